@@ -51,6 +51,8 @@ _USED: Final = [
         "exists", "flushall", "multi", "persist", "pexpire", "pexpiretime", "rename", "renamenx",
         "restore", "xack", "xackdel", "xadd", "xautoclaim", "xcfgset", "xclaim", "xdel", "xdelex",
         "xgroup", "xinfo", "xnack", "xpending", "xrange", "xreadgroup", "xsetid", "xtrim",
+        "append", "decrby", "get", "getdel", "getex", "incr", "incrby", "incrbyfloat", "mset",
+        "set", "setrange",
     }
 ]  # fmt: skip
 """A table of few commands is quickly made, and there is one for each region of each history."""
@@ -145,7 +147,7 @@ class Comparison:
             self._glanced[place] = shown
             self.touched.discard(place)
             stream = streams.get(key)
-            found = None if stream is None else looking.visible_stream(stream)
+            found = None if stream is None else looking.visible_value(stream)
             due = self._due.get(shown)
             if due is None and shown.exists:
                 due = self._due[shown] = due_of(shown)
@@ -153,7 +155,7 @@ class Comparison:
             if self.mode == "strict" and not self.is_copied:
                 ids = {entry.entry_id for entry in shown.entries}
                 assert len(ids) == len(shown.entries), f"one ID twice in {key!r}"
-            if stream is not None and shown.groups:
+            if type(stream) is Stream and shown.groups:
                 self._glance_at_groups(node, key, stream, shown)
 
     def _glance_at_groups(self, node: Node, key: bytes, stream: Stream, shown: Shown) -> None:
@@ -203,6 +205,11 @@ class Comparison:
             assert not exists, f"{key!r} is still there"
             return None
         assert exists, f"{key!r} is not there"
+        if shown.has_string_alone:
+            assert node.do("GET", key) == shown.string
+            assert deadline == (-1 if shown.deadline == NEVER else shown.deadline), "deadline"
+            self.reached["string"] += 1
+            return shown.string, deadline
         got = entries_of(entries)
         due = [(entry.entry_id, token_of(entry)) for entry in shown.entries]
         assert sorted(got) == sorted(due), f"{key!r} has {got} instead of {due}"
@@ -300,7 +307,13 @@ class Comparison:
     def everything(self, node: Node) -> dict[bytes, Any]:
         """All that a region shows of its keys, its own part of groups included."""
         return {
-            key: (node.do("XINFO", "STREAM", key, "FULL", "COUNT", 0), node.do("PEXPIRETIME", key))
+            key: (self._all_of(node, key), node.do("PEXPIRETIME", key))
             for key in KEYS
             if node.do("EXISTS", key)
         }
+
+    @staticmethod
+    def _all_of(node: Node, key: bytes) -> Any:
+        if type(node.region.keyspace.databases[0].values[key]) is Stream:
+            return node.do("XINFO", "STREAM", key, "FULL", "COUNT", 0)
+        return node.do("GET", key)

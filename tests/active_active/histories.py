@@ -23,6 +23,7 @@ from itertools import accumulate, islice
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, Final
 
+from anabranch.simulator import looking
 from anabranch.stream.entry_id import MAX_ID, MIN_ID, text
 from tests.active_active.checked_cluster import CheckedCluster, Event
 from tests.active_active.comparison import GROUPS, KEYS
@@ -323,7 +324,7 @@ class History:
 
 def _streams(node: Node) -> Mapping[bytes, Any]:
     """What there is to aim at, without asking: that would be a command of its own."""
-    return node.region.keyspace.databases[0].values
+    return looking.streams(node.region.keyspace)
 
 
 def _is_busy(stream: Any) -> bool:

@@ -18,7 +18,6 @@ from anabranch.engine import dispatch
 from anabranch.keyspace.agreement import agreement_digest
 from anabranch.oplog import batch, snapshot
 from anabranch.region import maintenance, turn
-from anabranch.stream.stream import Stream
 from tests.active_active.test_bulk import payload
 from tests.support.mesh import Mesh, Node
 
@@ -88,14 +87,30 @@ EXAMPLES: Final[dict[str, list[str]]] = {
     "ab.schedule|run": ["s planned"],
     "ab.seal": ["s", "t"],
     "ab.redrive": ["dead IDS 1 @dead REASON fatal"],
+    "set": ["n 1", "new v PX 100000"],
+    "setnx": ["new v"],
+    "setex": ["n 100 v"],
+    "psetex": ["n 100000 v"],
+    "getset": ["n v"],
+    "getdel": ["n"],
+    "getex": ["n EX 100"],
+    "mset": ["n 1 new 2"],
+    "msetnx": ["new 1 newer 2"],
+    "append": ["n 5"],
+    "setrange": ["n 1 5"],
+    "incr": ["n"],
+    "decr": ["n"],
+    "incrby": ["n 5"],
+    "decrby": ["n 5"],
+    "incrbyfloat": ["n 0.5"],
     "ab.import": ["s PRODUCER q BATCH 1 EXPECT 0 CRC 0 MAXLEN 100 @rows", "new @rows"],
 }  # fmt: skip
 
 REFUSED: Final = frozenset({"swapdb"})
 """Commands that regions refuse."""
 
-OF_OTHER_TYPES: Final = frozenset({"string", "list", "set"})
-"""Groups of commands that a region refuses, because it keeps streams only."""
+OF_OTHER_TYPES: Final = frozenset({"list", "set"})
+"""Groups of commands that a region refuses."""
 
 
 @pytest.fixture(autouse=True)
@@ -141,6 +156,7 @@ class World:
         do("XNACK", "t", "g", "FATAL", "IDS", "1", in_t)
         ((dead, _),) = do("XRANGE", "dead", "-", "+")
         do("AB.SCHEDULE", "s", "IN", "1h", "ID", "planned", "f", "v")
+        do("SET", "n", "10")
         code = "#!lua name=lib\nredis.register_function('f', function() return 1 end)"
         do("FUNCTION", "LOAD", code)
         return {
@@ -189,7 +205,6 @@ def shared(node: Node) -> dict[tuple[int, bytes], int]:
         (database.index, key): agreement_digest(value, database.deadlines.get(key))
         for database in node.region.keyspace.databases
         for key, value in database.values.items()
-        if isinstance(value, Stream)
     }
 
 

@@ -38,7 +38,7 @@ CLIENTS = (
         "redis-py, sync and asyncio, RESP2 and RESP3: groups, blocking reads, transactions, "
         "pipelines, pools, messages, failover among regions; and the tests that redis-py itself "
         "has of streams, `Lock` and scripts",
-        "streams, groups, messages, transactions, failover; not `Lock`",
+        "streams, groups, messages, transactions, failover, `Lock`, scripts",
         "its tests are in its source archive, which is downloaded from PyPI; locks and scripts "
         "need `anabranch[lua]`",
     ),
@@ -64,7 +64,7 @@ CLIENTS = (
         "taskiq",
         "the stream broker and the result back end with worker processes; a worker that is killed "
         "with `kill -9` leaves tasks, another worker does them",
-        "the broker; its results and its lock for left tasks are strings",
+        "yes, where one region runs the workers",
         "needs `anabranch[lua]`; this broker looks for such tasks after it got a new one",
     ),
     Client(
@@ -89,7 +89,7 @@ CLIENTS = (
         "python",
         "script_users",
         "its `Redlock` on three servers",
-        "no: strings",
+        "not tried; three regions of one cluster are no three masters",
         "needs `anabranch[lua]`",
     ),
     Client(
@@ -97,7 +97,7 @@ CLIENTS = (
         "python",
         "script_users",
         "three strategies of rate limits, by several processes at once",
-        "no: strings",
+        "fixed windows and sliding counters; a moving window is a list",
         "needs `anabranch[lua]`",
     ),
     Client(
@@ -112,7 +112,7 @@ CLIENTS = (
         "python",
         "aiocache",
         "`RedisCache` with `RedLock` and `OptimisticLock`",
-        "no: strings",
+        "yes",
         "needs `anabranch[lua]`",
     ),
     Client(
@@ -120,7 +120,7 @@ CLIENTS = (
         "python",
         "celery",
         "with another broker: results, groups, chords",
-        "no: strings",
+        "not tried",
         'chords need `result_backend_transport_options = {"result_chord_ordered": False}` and '
         "`anabranch[lua]`; as a broker: below",
     ),
@@ -129,7 +129,7 @@ CLIENTS = (
         "python",
         "django_redis",
         "Django's cache, counters, keys by pattern, lock",
-        "no: strings",
+        "yes",
         "its lock needs `anabranch[lua]`",
     ),
     Client(
@@ -166,7 +166,7 @@ CLIENTS = (
         "node",
         "node/rate_limiter_flexible.mjs",
         "`RateLimiterRedis` over ioredis: limits, several processes, points given back",
-        "no: strings",
+        "yes",
         "needs `anabranch[lua]`",
     ),
     Client(
@@ -174,7 +174,7 @@ CLIENTS = (
         "node",
         "node/connect_redis.mjs",
         "sessions of Express over node-redis: kept, touched, listed, removed",
-        "no: strings",
+        "yes",
     ),
     Client(
         "redigo",
@@ -322,16 +322,16 @@ BY_HAND = (
         "yes",
     ),
     ("rsyslog 8.2302.0", "Debian 12", "omhiredis: `queue`, `publish`", "yes", "`publish`"),
-    ("twemproxy 0.5.0", "Debian 12", "strings; it knows no streams", "yes", "no: strings"),
+    ("twemproxy 0.5.0", "Debian 12", "strings; it knows no streams", "yes", "not tried again"),
     ("replayrail 0.2.0", "PyPI", "publishing, replaying", "yes", "yes"),
     ("redis-streams 0.3.0", "PyPI", "a consumer, its monitor", "yes", "yes"),
     ("redqueue 0.14.0, plain tasks", "PyPI", "both back ends: stream and list", "yes", "stream"),
-    ("telstar 1.1.3", "PyPI", "a producer, a consumer of a group", "yes", "no: strings"),
-    ("atomic-redis-streams 0.1.0", "PyPI", "a handler without state", "yes", "no: strings"),
-    ("redisaq 0.1.5", "PyPI", "a producer, a consumer of a group", "yes", "no: strings"),
-    ("cashews 7.6.0", "PyPI", "cache, lock", "yes", "no: strings; it hides the errors"),
-    ("redlock 4.2.0", "npm", "lock and unlock", "yes", "no: strings"),
-    ("redis-semaphore 5.8.0", "npm", "`Mutex`", "yes", "no: strings"),
+    ("telstar 1.1.3", "PyPI", "a producer, a consumer of a group", "yes", "not tried again"),
+    ("atomic-redis-streams 0.1.0", "PyPI", "a handler without state", "yes", "not tried again"),
+    ("redisaq 0.1.5", "PyPI", "a producer, a consumer of a group", "yes", "not tried again"),
+    ("cashews 7.6.0", "PyPI", "cache, lock", "yes", "not tried again"),
+    ("redlock 4.2.0", "npm", "lock and unlock", "yes", "not tried again"),
+    ("redis-semaphore 5.8.0", "npm", "`Mutex`", "yes", "not tried again"),
     ("node-resque 9.7.1", "npm", "adding to a queue", "yes", "no: lists"),
     ("redis-semaphore 5.8.0", "npm", "`Semaphore`", "no: ZREMRANGEBYSCORE", "no"),
     ("bee-queue 2.0.0", "npm", "adding a job", "no: HEXISTS", "no"),
@@ -346,7 +346,7 @@ BY_HAND = (
         "PyPI",
         "the task is queued; its worker",
         "no: ZREMRANGEBYSCORE",
-        "no: strings",
+        "not tried again",
     ),
     (
         "channels-redis 4.3.0, core",
@@ -422,11 +422,13 @@ def _page() -> Iterator[str]:
             f"| {client.region} | {count_tests(client)} | {client.notes} |\n"
         )
     yield (
-        "\n*On a region*: a region has streams, and messages of PUBLISH, and refuses other types "
-        "with `ERR Active-Active keeps streams only`. A client that chooses whole IDs itself needs "
-        "`xadd-id-uniqueness-mode liberal` there. The column was found by running all tests "
-        "against a region; `tests/clients/test_on_a_region.py` runs some of them in CI. The ten "
-        "libraries that are downloaded most (npm and PyPI, November 2026) are among the tests.\n\n"
+        "\n*On a region*: a region has streams, strings, counters, and messages of PUBLISH, and "
+        "refuses lists and sets with `ERR Active-Active keeps streams, strings and counters`. What "
+        "a lock promises there: [active-active.md](active-active.md#what-a-lock-promises). A "
+        "client that chooses whole IDs itself needs `xadd-id-uniqueness-mode liberal` there. The "
+        "column was found by running all tests against a region; "
+        "`tests/clients/test_on_a_region.py` runs some of them in CI. The ten libraries that are "
+        "downloaded most (npm and PyPI, November 2026) are among the tests.\n\n"
         "The core of valkey-glide is in Rust, redis-cli and redis-benchmark are in C. No client "
         "for Java or .NET is tried: their registries cannot be reached where CI runs.\n\n"
         "## What does not work\n\n"

@@ -43,6 +43,7 @@ _FORMS = {
     repr(list[tuple[int, list[int]]]): "[[int, ints]]",
     repr(list[tuple[int, int, kinds.EntryId]]): "[[int, int, ms, seq]]",
     repr(list[tuple[int, int, int]]): "[[int, int, int]]",
+    repr(list[tuple[int, int, bytes]]): "[[int, int, bin]]",
     repr(list[tuple[int, str, str, int]]): "[[int, str, str, int]]",
     repr(str): "str",
 }

@@ -111,7 +111,7 @@ def test_a_segment_is_as_the_page_says() -> None:
 def test_a_snapshot_is_as_the_page_says() -> None:
     name, data = max(files().items())
     position = int(name.removeprefix("snapshot-").removesuffix(".absnap"))
-    records = list(records_in(after_header(data, b"ANABRSNP", 5, position)))
+    records = list(records_in(after_header(data, b"ANABRSNP", 6, position)))
     assert [records[0][0], records[-1]] == [0, [8, len(records) - 1]]
     assert sorted(record[0] for record in records[1:-1]) == [1, 2, 3, 4, 5, 6, 7]
     by_type = {record[0]: record[1:] for record in records}
@@ -141,7 +141,7 @@ def test_the_numbers_on_the_page_are_those_of_the_code() -> None:
     page = pages()["docs/formats.md"].partition("## Wire format")[0]
     rows = dict(re.findall(r"^\| (\d+) \| `([A-Z_]+)` \|", page, re.MULTILINE))
     assert {int(number): getattr(snapshot, name) for number, name in rows.items()} == {
-        number: number for number in range(16)
+        number: number for number in range(17)
     }
     flags = re.findall(r"(\d) `([A-Z_]+)`", page)
     assert {name: getattr(batch, name) for _, name in flags} == {
@@ -151,7 +151,7 @@ def test_the_numbers_on_the_page_are_those_of_the_code() -> None:
     assert f"begin with {segment.SEGMENT_HEADER_BYTES} bytes" in page
     assert f"{batch.HEADER_BYTES} bytes and a body" in page
     versions = (batch.BATCH_VERSION, segment.FORMAT_VERSION, snapshot.FORMAT_VERSION)
-    assert versions == (1, 2, 5), "the page says so"
+    assert versions == (1, 2, 6), "the page says so"
 
 
 def test_every_kind_of_effect_is_in_the_table() -> None:

@@ -204,6 +204,7 @@ class Node:
             self.exchange.gate.is_newcomer = False
             self.region.dispatcher.allow_writes("newcomer")
         self.exchange.connect(_Nowhere(), "")
+        self.exchange.replica.feature_levels = dict  # all regions here have the same version
         self.replicator = self.exchange.replicator
         self._receiver = self.replicator.receiver
         self.session = self.region.open_session("127.0.0.1:50000", "127.0.0.1:6379")

@@ -205,6 +205,10 @@ def policies_do_their_work(world: Moving) -> None:
     eu.xadd("jobs", {"f": "v"})
     (entry_id, _), *_ = eu.xrange("lost")
     eu.execute_command("XNACK", "lost", "g", "FATAL", "IDS", 1, entry_id)
+    eu.execute_command("AB.POLICY", "SET", "lost", "key-field", "f", "on-poison", "halt")
+    entry_id = eu.xadd("lost", {"f": "v"})
+    eu.xreadgroup("g", "c", {"lost": ">"})
+    eu.execute_command("XNACK", "lost", "g", "FATAL", "IDS", 1, entry_id)
     deadline = time.monotonic() + SECONDS
     while not eu.exists("dead"):
         assert time.monotonic() < deadline, "nothing was given up"

@@ -24,6 +24,8 @@ _DURATION_WORDS: Final = "a number with ms, s, m, h or d, or of milliseconds"
 _DELAYS_MAX: Final = 32
 _NAME_BYTES_MAX: Final = 1 << 16
 _REGION_MAX: Final = 255
+WAITING_MAX: Final = 100_000
+"""The greatest ``key-waiting``."""
 
 
 def duration_ms(text: str, low: int = 1) -> int:
@@ -143,16 +145,22 @@ class RoomKind(Kind):
         return f"{'group' if value.is_group else 'consumer'}:{value.most}" if value.most else "none"
 
 
-class KeyName(Kind):
-    """The name of a key; empty for none."""
+class NameKind(Kind):
+    """The name of something; empty for none."""
 
-    allowed = "the name of a key of the same database"
+    def __init__(self, what: str) -> None:
+        self._what = what
 
     def parse(self, words: Sequence[str]) -> str:
         """As given; bytes that are no text are kept."""
         if len(words[0].encode("utf-8", "surrogateescape")) > _NAME_BYTES_MAX:
-            raise ValueError(f"a key has at most {_NAME_BYTES_MAX} bytes here")
+            raise ValueError(f"a name has at most {_NAME_BYTES_MAX} bytes here")
         return words[0]
+
+    @property
+    def allowed(self) -> str:
+        """Whose name it is."""
+        return self._what
 
 
 class RegionNumber(Kind):
@@ -265,7 +273,7 @@ POLICIES: Final[dict[str, PolicyRow]] = {
     ),
     "redeliver": PolicyRow(
         Choice("claim", "first"),
-        "first with a lease or a backoff, otherwise claim",
+        "first with a lease, a backoff or a key-field, otherwise claim",
         "Who is given released entries: readers that ask with CLAIM only (claim), or every "
         "XREADGROUP with >, before new entries (first).",
         "each region by itself",
@@ -278,7 +286,7 @@ POLICIES: Final[dict[str, PolicyRow]] = {
         "each region counts its own deliveries",
     ),
     "dead-letter": PolicyRow(
-        KeyName(),
+        NameKind("the name of a key of the same database"),
         "",
         "The stream that gets a copy of what is given up: after max-deliveries, or at once by "
         "XNACK FATAL.",
@@ -297,6 +305,29 @@ POLICIES: Final[dict[str, PolicyRow]] = {
         "none",
         "XREADGROUP with > hands out no more than leaves so many entries pending, for each "
         "consumer or for the group; a reader that waits goes on waiting.",
+        "each region by itself",
+    ),
+    "key-field": PolicyRow(
+        NameKind("the name of a field"),
+        "",
+        "Entries with the same value of this field are pending with a consumer one at a time, in "
+        "the order of their IDs; others overtake those that wait. Entries without the field wait "
+        "for nobody.",
+        "each region by itself",
+        excludes={"redeliver": ("*", "claim")},
+    ),
+    "key-waiting": PolicyRow(
+        Integer(1, WAITING_MAX),
+        "10000",
+        "With a key-field: so many entries may wait, pending without a consumer, while others "
+        "overtake them. Beyond that new entries stay where they are.",
+        "each region by itself",
+    ),
+    "on-poison": PolicyRow(
+        Choice("skip", "halt"),
+        "skip",
+        "With a key-field: after an entry that is given up, the entries with its value go on "
+        "(skip), or wait until AB.REDRIVE or AB.SKIP (halt).",
         "each region by itself",
     ),
     "consumer-ttl": PolicyRow(
@@ -403,7 +434,7 @@ def default_policy(name: str, texts: Mapping[str, str]) -> str:
     """The text that counts for a policy that is not set, beside those that are."""
     if name == "redeliver":
         is_set = any(texts.get(each, "none") != "none" for each in ("lease", "backoff"))
-        return "first" if is_set else "claim"
+        return "first" if is_set or texts.get("key-field") else "claim"
     if name == "acks":
         return "all" if texts.get("home-region", "none") != "none" else "prefix"
     return POLICIES[name].default

@@ -83,6 +83,8 @@ EFFECTS: dict[type[kinds.Effect], EffectRow] = {
     kinds.Swap: _alone(apply_keys.swap),
     kinds.SetString: _alone(apply_values.set_string),
     kinds.SetStrings: _alone(apply_values.set_strings),
+    kinds.WriteString: _regional(apply_values.write_string),
+    kinds.Increase: _regional(apply_values.increase),
     kinds.Overwrite: _alone(apply_values.overwrite),
     kinds.Push: _alone(apply_values.push),
     kinds.Pop: _alone(apply_values.pop),

@@ -58,6 +58,8 @@ def set_group(keyspace: Keyspace, effect: kinds.SetGroup) -> None:
     group = stream.groups[effect.group]
     group.restart(stream, keyspace.replica.vector, effect.last_id, effect.entries_read)
     keyspace.databases[effect.db].review(effect.key)  # there may be more to deliver
+    if group.policed is not None:
+        _make_room(keyspace, effect.db, effect.key, group.policed)
 
 
 def advance_group(keyspace: Keyspace, effect: kinds.AdvanceGroup) -> None:
@@ -146,7 +148,7 @@ def assign(keyspace: Keyspace, effect: kinds.Assign) -> None:
 
 def _make_room(keyspace: Keyspace, db: int, key: bytes, policed: Policed) -> None:
     """Less may be pending than before: readers may wait for that by a policy."""
-    if policed.policy.room.most:
+    if policed.policy.room.most or policed.order is not None:
         keyspace.databases[db].signal(key)
 
 

@@ -49,6 +49,7 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
     shared = stream.shared
     before = remembered_tags(keyspace, effect.db, effect.key, stream)
     shared.clear(replica.knows)
+    shared.cut(effect.cuts)
     replica.conflicts.displaced.remove((effect.db, effect.key), replica.knows)
     for name, group in list(stream.groups.items()):
         if group.shared.drop_creations(lambda dot: not effect.expired or replica.knows(dot)):
@@ -79,6 +80,8 @@ def expire(keyspace: Keyspace, effect: kinds.Expire) -> None:
     database = keyspace.databases[effect.db]
     value = database.values.get(effect.key) or begun_stream(keyspace, effect.db, effect.key)
     at_ms = value.shared.set_deadline(replica.dot, effect.at_ms, replica.knows)
+    if type(value) is StringValue:
+        at_ms = value.shared.string_deadline_of(at_ms)
     if effect.key in database.values:
         if at_ms is None:
             database.deadlines.pop(effect.key, None)
@@ -169,10 +172,10 @@ def _destroy_unseen_groups(
     replica.last_effects.record_all({replica.replica_id: replica.number})
     for database in databases:
         for key, value in list(database.values.items()):
-            if value.groups:  # type: ignore[union-attr]  # there are streams only
-                groups, value.groups = value.groups, {}  # type: ignore[union-attr]
-                free_groups(keyspace, groups, value)  # type: ignore[arg-type]
-                bind_by_state(keyspace, database.index, key, value)  # type: ignore[arg-type]
+            if type(value) is Stream and value.groups:
+                groups, value.groups = value.groups, {}
+                free_groups(keyspace, groups, value)
+                bind_by_state(keyspace, database.index, key, value)
                 replica.last_effects.mark_changed((database.index, key))
                 database.changed(key)
 

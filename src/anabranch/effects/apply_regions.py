@@ -6,6 +6,7 @@ from anabranch.effects import kinds
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Member, region_of
 from anabranch.stream.shared import drop_covered
+from anabranch.stream.stream import Stream
 
 __all__: list[str] = []
 
@@ -58,5 +59,6 @@ def open_epoch(keyspace: Keyspace, effect: kinds.OpenEpoch) -> None:
     if region_of(replica.replica_id) == replica.region and replica.replica_id >= replica.own:
         replica.become(replica.replica_id)
         for database in keyspace.databases:
-            for stream in [*database.values.values(), *database.remembered.objects.values()]:
-                stream.write_as(replica.own)  # type: ignore[union-attr]  # there are streams only
+            for value in [*database.values.values(), *database.remembered.objects.values()]:
+                if isinstance(value, Stream):
+                    value.write_as(replica.own)

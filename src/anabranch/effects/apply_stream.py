@@ -6,7 +6,8 @@ context stays beside it. In a region alone everything is in the context of every
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate, pairwise
 
 from anabranch.effects import kinds
@@ -16,6 +17,9 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica
 from anabranch.stream import by_number
 from anabranch.stream.block import full_block
+from anabranch.stream.entry_id import MAX_ID
+from anabranch.stream.groups.group import Group
+from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
@@ -68,7 +72,7 @@ def append_entry(
 
 def tell_observers(keyspace: Keyspace, database: Database, key: bytes, stream: Stream) -> None:
     """Entries were added: the key exists now, and clients may wait for the entries."""
-    if key not in database.values:
+    if database.values.get(key) is not stream:
         bind_by_state(keyspace, database.index, key, stream)
     else:
         database.grown(key)
@@ -168,7 +172,25 @@ def trim(keyspace: Keyspace, effect: kinds.Trim) -> None:
     stream = stream_of(keyspace, effect.db, effect.key)
     for replica_id, position in effect.below:
         keyspace.deferred_free.defer(stream.trim(replica_id, position))
-    keyspace.databases[effect.db].touch(effect.key)
+    database = keyspace.databases[effect.db]
+    database.touch(effect.key)
+    if database.policies.rules:
+        first_id = stream.local.first_id if stream.local.length else MAX_ID
+        _let_go(database, effect.key, stream, lambda group: group.halted_below(first_id))
+
+
+def _let_go(
+    database: Database,
+    key: bytes,
+    stream: Stream,
+    gone_of: Callable[[Group], Iterable[PendingEntry]],
+) -> None:
+    """Entries were removed: in groups with an order per key others need not wait for them."""
+    for group in stream.groups.values():
+        order = group.pending.order
+        if order is not None:
+            order.deleted(gone_of(group))
+            database.signal(key)
 
 
 def remove(keyspace: Keyspace, effect: kinds.Remove) -> None:
@@ -184,7 +206,10 @@ def remove(keyspace: Keyspace, effect: kinds.Remove) -> None:
         stream.max_deleted_id = max(stream.max_deleted_id, newest)
     if effect.dereferenced:
         stream.drop_references(effect.ids)
-    keyspace.databases[effect.db].touch(effect.key)
+    database = keyspace.databases[effect.db]
+    database.touch(effect.key)
+    if database.policies.rules:
+        _let_go(database, effect.key, stream, lambda group: group.pending.with_ids(effect.ids))
 
 
 def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
@@ -192,6 +217,7 @@ def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
     stream = known_stream(keyspace, effect.db, effect.key)
     if stream is None:  # deleted, and forgotten by all
         return
+    database = keyspace.databases[effect.db]
     for replica_id, edges in effect.ranges:
         log = stream.log_of(replica_id)
         gone = Ranges(zip(edges[::2], edges[1::2], strict=True))
@@ -203,10 +229,19 @@ def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
         if effect.dereferenced:
             for group in stream.groups.values():
                 group.drop_numbers(replica_id, gone)
+        if database.policies.rules:
+            numbered = partial(_numbered, replica_id, gone)
+            _let_go(database, effect.key, stream, numbered)
     for replica_id, number, entry_id in effect.deleted:
         stream.log_of(replica_id).record_deleted(number, entry_id)
     stream.recount()
-    keyspace.databases[effect.db].touch(effect.key)
+    database.touch(effect.key)
+
+
+def _numbered(replica_id: int, numbers: Ranges, group: Group) -> list[PendingEntry]:
+    """The pending entries of a group that have these numbers."""
+    pending = group.pending.lists.get(replica_id)
+    return [] if pending is None else pending.numbered(numbers)
 
 
 def dereference(keyspace: Keyspace, effect: kinds.Dereference) -> None:
@@ -214,6 +249,7 @@ def dereference(keyspace: Keyspace, effect: kinds.Dereference) -> None:
     stream = known_stream(keyspace, effect.db, effect.key)
     if stream is not None:
         stream.drop_references([each for each in effect.ids if stream.find(each) is None])
+        _let_go(keyspace.databases[effect.db], effect.key, stream, lambda _group: ())
 
 
 def set_last_id(keyspace: Keyspace, effect: kinds.SetLastId) -> None:
@@ -228,7 +264,7 @@ def set_last_id(keyspace: Keyspace, effect: kinds.SetLastId) -> None:
         keyspace.replica.knows,
     )
     database = keyspace.databases[effect.db]
-    if effect.key not in database.values:
+    if database.values.get(effect.key) is not stream:
         bind_by_state(keyspace, effect.db, effect.key, stream)
     elif stream.is_sealed:
         database.grown(effect.key)  # readers need not wait any more

@@ -1,11 +1,18 @@
-"""Applies effects on the small values beside streams: strings, lists and sets."""
+"""Applies effects on the small values beside streams: strings, lists and sets.
+
+Where several regions write, the string of a key follows from what they share of the key
+(:mod:`anabranch.stream.register`).
+"""
 
 from __future__ import annotations
 
 from anabranch.effects import kinds
 from anabranch.effects.apply_keys import bind
+from anabranch.effects.streams import bind_string, shared_of
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import PLAIN, RAW, TEXT, ListValue, SetValue, StringValue
+from anabranch.stream.register import NO_DEADLINES, Write, amount_of
+from anabranch.stream.shared import NO_GROUP
 
 
 def set_string(keyspace: Keyspace, effect: kinds.SetString) -> None:
@@ -22,6 +29,32 @@ def set_strings(keyspace: Keyspace, effect: kinds.SetStrings) -> None:
     database = keyspace.databases[effect.db]
     keyspace.deferred_free.defer(database.put_strings(effect.keys, effect.data))
     keyspace.deferred_free.settle(database.order)
+
+
+def write_string(keyspace: Keyspace, effect: kinds.WriteString) -> None:
+    """Write a string; it replaces the writes, increments and deadlines in its context."""
+    replica = keyspace.replica
+    replica.hybrid_ms = max(replica.hybrid_ms, effect.stamp_ms)
+    replica.holds_strings = True
+    shared, stream = shared_of(keyspace, effect.db, effect.key)
+    dot = replica.dot
+    deadlines = NO_DEADLINES if effect.at_ms is None else {dot: effect.at_ms}
+    shared.write(dot, Write(effect.stamp_ms, effect.data, deadlines), replica.knows)
+    shared.cut(effect.cuts)
+    if effect.cuts:  # until every member has it, increments that it has not seen may arrive
+        shared.bury(dot, NO_GROUP, replica.unstable_tombstones)
+    bind_string(keyspace, effect.db, effect.key, shared, stream)
+
+
+def increase(keyspace: Keyspace, effect: kinds.Increase) -> None:
+    """Add to a number; what was added concurrently is added, too."""
+    replica = keyspace.replica
+    replica.holds_strings = True
+    shared, stream = shared_of(keyspace, effect.db, effect.key)
+    total = amount_of(effect.total)
+    assert total is not None
+    shared.increase(replica.dot, effect.since, total, effect.at_ms)
+    bind_string(keyspace, effect.db, effect.key, shared, stream)
 
 
 def overwrite(keyspace: Keyspace, effect: kinds.Overwrite) -> None:

@@ -183,6 +183,14 @@ def _set_string(keyspace: Keyspace, effect: kinds.SetString) -> list[Event]:
     ]
 
 
+def _written_there(keyspace: Keyspace, effect: kinds.WriteString | kinds.Increase) -> list[Event]:
+    """Another region has written a string or added to it; a stream may hide it here."""
+    db, key = effect.db, effect.key
+    if isinstance(_value(keyspace, db, key), Stream):
+        return []
+    return [*_created(keyspace, db, key), ("$", effect.event or "set", db, key)]
+
+
 def _set_strings(keyspace: Keyspace, effect: kinds.SetStrings) -> list[Event]:
     db = effect.db
     events: list[Event] = []
@@ -272,6 +280,8 @@ _OTHER: dict[type[kinds.Effect], Callable[[Keyspace, Any], list[Event]]] = {
     kinds.Copy: _copy,
     kinds.Restore: _restore,
     kinds.SetString: _set_string,
+    kinds.WriteString: _written_there,
+    kinds.Increase: _written_there,
     kinds.Overwrite: _overwrite,
     kinds.SetStrings: _set_strings,
     kinds.Push: _push,

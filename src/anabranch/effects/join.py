@@ -24,6 +24,7 @@ from anabranch.keyspace.displaced_tags import Side, join_displaced
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.replica import Replica
+from anabranch.keyspace.values import StringValue, Value
 from anabranch.keyspace.version_vectors import covers, covers_dot, raise_to
 from anabranch.stream.joining import join_dots, join_streams, replace_shared
 from anabranch.stream.shared import Dot
@@ -109,9 +110,8 @@ class KeyspaceJoin:
             there = self._theirs.databases[db]
             # What is joined is freed: all of it at once would take long.
             value = there.values.pop(key, None) or there.remembered.get(key)
-            assert value is None or type(value) is Stream
             if value is not None or not self._partial:
-                self._join(db, key, value)
+                self._join(db, key, None if value is None else _stream_in(self._ours, value))
 
     def steps(self) -> Iterator[None]:
         """Join all keys that are left; yields after each."""
@@ -165,6 +165,7 @@ class KeyspaceJoin:
         renew_producers(ours, db, key, stream, before)
         bind_by_state(ours, db, key, stream)
         producers.iids_added = self._iids_added(db, key, producers.iids_added, theirs)
+        replica.holds_strings |= shared.is_register
         for dot in stream.shared.tombstones:
             if not covers_dot(replica.watermark, dot):
                 self._note_unstable(*dot)
@@ -198,6 +199,17 @@ def _flushes_of(replica: Replica, db: int) -> dict[Dot, None]:
     return dict.fromkeys(dot for dot, which in replica.flushes.items() if which in (None, db))
 
 
+def _stream_in(ours: Keyspace, value: Value) -> Stream:
+    """A key of the other region as a stream; a string alone becomes the state of an empty one."""
+    if type(value) is Stream:
+        return value
+    assert type(value) is StringValue
+    stream = Stream.of_regions(ours.replica.own, *ours.replica.default_limits())
+    stream.shared = value.shared
+    stream.recount()
+    return stream
+
+
 def take_key(ours: Keyspace, theirs: Keyspace, db: int, key: bytes) -> None:
     """Take over the part of a key that regions share; do not use the other stream afterwards.
 
@@ -208,8 +220,7 @@ def take_key(ours: Keyspace, theirs: Keyspace, db: int, key: bytes) -> None:
     source = there.values.get(key) or there.remembered.get(key)
     fresh = Stream.of_regions(mine.own, *mine.default_limits())
     if source is not None:
-        assert type(source) is Stream
-        join_streams(fresh, source, {}, other.vector, ({}, {}))
+        join_streams(fresh, _stream_in(ours, source), {}, other.vector, ({}, {}))
     stream = begun_stream(ours, db, key)
     groups = dict(stream.groups)
     replace_shared(stream, fresh)

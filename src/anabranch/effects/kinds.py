@@ -418,11 +418,12 @@ class Delete(KeyEffect, tag=40):
     """Removes a key; ``expired`` selects the keyspace event.
 
     With several regions ``positions`` are the ends of the logs as ``(replica_id, position)``;
-    counting begins there.
+    counting begins there. ``cuts`` are as in :class:`WriteString`.
     """
 
     expired: bool
     positions: list[tuple[int, int]] = field(default_factory=list)
+    cuts: list[tuple[int, int, bytes]] = field(default_factory=list)
 
 
 class Expire(KeyEffect, tag=41):
@@ -560,6 +561,33 @@ class RemoveMembers(KeyEffect, tag=56):
 
     members: list[bytes]
     event: str = "srem"
+
+
+class WriteString(KeyEffect, tag=59):
+    """Writes the string of a key, with several regions, and replaces what is in its context.
+
+    Of concurrent ones the greatest stamp counts. ``cuts`` are the increments that it has seen:
+    ``(replica ID, number of the last one, total)``.
+    """
+
+    data: bytes
+    stamp_ms: int
+    at_ms: int | None
+    cuts: list[tuple[int, int, bytes]]
+    event: str = ""
+
+
+class Increase(KeyEffect, tag=49):
+    """Adds to the number that a key shows, with several regions.
+
+    ``total`` is the decimal sum of all increments of its replica ID since the effect ``since``, or
+    of this one alone (0). ``at_ms`` is the deadline of the key at this moment.
+    """
+
+    since: int
+    total: bytes
+    at_ms: int | None
+    event: str
 
 
 class SetStrings(Effect, tag=57):

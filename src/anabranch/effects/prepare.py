@@ -24,30 +24,35 @@ from anabranch.effects.adopting import groups_again
 from anabranch.effects.codec import SENT_ARGUMENT_BYTES_MAX, SENT_IDS_MAX
 from anabranch.effects.restoring import value_of
 from anabranch.effects.rewriting import Rewriting
-from anabranch.effects.streams import begun_stream, known_stream, stream_of
+from anabranch.effects.streams import begun_stream, known_stream, shared_of, stream_of
 from anabranch.errors import CommandError
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica
 from anabranch.keyspace.timetables import GONE_MS
-from anabranch.keyspace.values import Value
+from anabranch.keyspace.values import StringValue, Value
 from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream import by_number
 from anabranch.stream.groups.progress import Creation
 from anabranch.stream.groups.shared_progress import SharedProgress
 from anabranch.stream.ranges import Ranges
+from anabranch.stream.register import amount_of, amount_text, cuts_of, read_counts
 from anabranch.stream.renumbering import check_ids
 from anabranch.stream.stream import Stream
 
-_STREAMS_ONLY = (
-    "ERR Active-Active keeps streams only: this command would make a value of another type"
+_NO_SUCH_TYPE = (
+    "ERR Active-Active keeps streams, strings and counters: this command would make a list or a set"
 )
+_LONG_STRING = "ERR the string is too long: other regions take %d bytes"
 _LONG_ENTRY = "ERR the payload has an entry that is too long: other regions take %d bytes"
 _LONG_NAMES = (
     "ERR the stream has a name of a group, a consumer or a producer, or an idempotent ID, that is "
     "too long: other regions take %d bytes"
 )
 _CANCELLED_AT_ONCE = 10_000
+_LEVEL = 4
+"""The feature level from which a region knows strings."""
+_COUNTED = frozenset(("incrby", "incrbyfloat"))
 _NO_SWAP = "ERR SWAPDB is not supported in Active-Active mode"
 
 
@@ -218,6 +223,74 @@ def _remember(writer: Writer, effect: kinds.Remember) -> Iterable[kinds.Effect]:
     return (effect,)
 
 
+# -- strings ----------------------------------------------------------------------------------
+
+
+def _set_string(writer: Writer, effect: kinds.SetString) -> Iterator[kinds.Effect]:
+    """Write the string, or add to a number: then what other regions add is added, too."""
+    db, key, data = effect.db, effect.key, effect.data
+    if effect.event in _COUNTED:
+        value = writer.keyspace.databases[db].values.get(key)
+        before = amount_of(value.data if isinstance(value, StringValue) else b"0")
+        after = amount_of(data)
+        if before is not None and after is not None:
+            yield from _increase(writer, effect, after - before)
+            return
+    yield from _write(writer, db, key, data, keeps=effect.keeps_deadline, event=effect.event)
+
+
+def _set_strings(writer: Writer, effect: kinds.SetStrings) -> Iterator[kinds.Effect]:
+    for key, data in zip(effect.keys, effect.data, strict=True):
+        yield from _write(writer, effect.db, key, data)
+
+
+def _overwrite(writer: Writer, effect: kinds.Overwrite) -> Iterator[kinds.Effect]:
+    """Write the resulting string."""
+    value = writer.keyspace.databases[effect.db].values.get(effect.key)
+    string = StringValue(value.data if isinstance(value, StringValue) else b"")
+    string.overwrite(effect.at, effect.data)
+    yield from _write(writer, effect.db, effect.key, string.data, keeps=True, event=effect.event)
+
+
+def _write(
+    writer: Writer, db: int, key: bytes, data: bytes, *, keeps: bool = False, event: str = ""
+) -> Iterator[kinds.Effect]:
+    """Write a string; with ``keeps`` the deadline stays."""
+    _check_string(writer, data)
+    database = writer.keyspace.databases[db]
+    at_ms = database.deadlines.get(key) if keeps else None
+    value = database.values.get(key)
+    if type(value) is Stream:
+        yield from _clear(writer, db, key)
+    cuts = cuts_of(read_counts(shared_of(writer.keyspace, db, key)[0].counts))
+    stamp_ms = max(writer.now_ms, writer.replica.hybrid_ms)  # not below any that was seen
+    yield kinds.WriteString(db, key, data, stamp_ms, at_ms, cuts, event)
+
+
+def _check_string(writer: Writer, data: bytes) -> None:
+    """Refuse a string that other regions do not take."""
+    most = writer.mode.added_bytes_max
+    if len(data) > most:
+        raise CommandError(_LONG_STRING % most)
+    if not writer.replica.holds_strings:  # otherwise every member knows them
+        writer.replica.require_level(_LEVEL, "strings and counters")
+
+
+def _increase(writer: Writer, effect: kinds.SetString, by: int) -> Iterator[kinds.Effect]:
+    _check_string(writer, effect.data)
+    db, key = effect.db, effect.key
+    database = writer.keyspace.databases[db]
+    if key not in database.values:
+        yield from _clear(writer, db, key)
+    own = read_counts(shared_of(writer.keyspace, db, key)[0].counts).get(writer.replica.own)
+    since, total = (own.since, own.total) if own is not None and own.is_alive else (0, 0)
+    text = amount_text(total + by)
+    if amount_of(text) is None:  # too long, though the sum is not
+        yield from _write(writer, db, key, effect.data, keeps=True, event=effect.event)
+        return
+    yield kinds.Increase(db, key, since, text, database.deadlines.get(key), effect.event)
+
+
 # -- groups -----------------------------------------------------------------------------------
 
 
@@ -262,6 +335,7 @@ def _delete(writer: Writer, effect: kinds.Delete) -> Iterator[kinds.Effect]:
     stream = known_stream(writer.keyspace, effect.db, effect.key)
     assert stream is not None
     effect.positions = [(replica_id, log.next_position) for replica_id, log in stream.logs.items()]
+    effect.cuts = cuts_of(read_counts(stream.shared.counts))
     yield effect
 
 
@@ -307,35 +381,54 @@ def _cancel_all(database: Database) -> Iterator[kinds.Effect]:
 
 def _rename(writer: Writer, effect: kinds.Rename) -> Iterator[kinds.Effect]:
     """Move the entries, but not the groups: other regions may use them under the old name."""
-    source = _stream(writer, effect.db, effect.key)
-    check_ids(source)
-    _check_names(writer, source)
-    deadline = writer.keyspace.databases[effect.db].deadlines.get(effect.key)
-    yield from _clear(writer, effect.target_db, effect.target)
-    with_groups = effect.db != effect.target_db  # MOVE
-    yield from _written_again(
-        writer, effect.target_db, effect.target, source, deadline, with_groups=with_groups
-    )
+    yield from _again(writer, effect, with_groups=effect.db != effect.target_db)  # MOVE
     yield from _clear(writer, effect.db, effect.key)
 
 
 def _copy(writer: Writer, effect: kinds.Copy) -> Iterator[kinds.Effect]:
-    source = _stream(writer, effect.db, effect.key)
-    check_ids(source)
-    _check_names(writer, source)
-    deadline = writer.keyspace.databases[effect.db].deadlines.get(effect.key)
-    yield from _clear(writer, effect.target_db, effect.target)
-    yield from _written_again(
-        writer, effect.target_db, effect.target, source, deadline, with_groups=True
-    )
+    yield from _again(writer, effect, with_groups=True)
+
+
+def _again(
+    writer: Writer, effect: kinds.Rename | kinds.Copy, *, with_groups: bool
+) -> Iterator[kinds.Effect]:
+    """Write the value of a key under another name; a string that a stream hides goes with it."""
+    db, key = effect.target_db, effect.target
+    database = writer.keyspace.databases[effect.db]
+    source = database.values[effect.key]
+    deadline = database.deadlines.get(effect.key)
+    string = source.shared.string
+    if isinstance(source, Stream):
+        check_ids(source)
+        _check_names(writer, source)
+    yield from _clear(writer, db, key)
+    if string is not None:
+        string_ms = source.shared.string_deadline_of(None)
+        yield from _string_again(writer, db, key, string, string_ms)
+    if isinstance(source, Stream):
+        yield from _written_again(writer, db, key, source, deadline, with_groups=with_groups)
+
+
+def _string_again(
+    writer: Writer, db: int, key: bytes, data: bytes, at_ms: int | None
+) -> Iterator[kinds.Effect]:
+    for effect in _write(writer, db, key, data):
+        if isinstance(effect, kinds.WriteString):
+            effect.at_ms = at_ms
+        yield effect
 
 
 def _restore(writer: Writer, effect: kinds.Restore) -> Iterator[kinds.Effect]:
     source = writer.keyspace.prepared
     if source is None:
         source = in_one_go(value_of(effect))
+    if isinstance(source, StringValue):
+        _check_string(writer, source.data)  # before the former value is removed
+        yield from _clear(writer, effect.db, effect.key)
+        yield from _string_again(writer, effect.db, effect.key, source.data, effect.at_ms)
+        return
     if not isinstance(source, Stream):
-        raise CommandError(_STREAMS_ONLY)
+        raise CommandError(_NO_SUCH_TYPE)
     _check_names(writer, source)
     _check_entries(writer, source)
     yield from _clear(writer, effect.db, effect.key)
@@ -462,7 +555,7 @@ def _refuse_swap(writer: Writer, effect: kinds.Effect) -> Iterator[kinds.Effect]
 
 
 def _refuse(writer: Writer, effect: kinds.Effect) -> Iterator[kinds.Effect]:
-    raise CommandError(_STREAMS_ONLY)
+    raise CommandError(_NO_SUCH_TYPE)
 
 
 _ALONE = Mode(
@@ -497,9 +590,9 @@ _PREPARE: _Prepare = {
     kinds.Copy: _copy,
     kinds.Restore: _restore,
     kinds.Swap: _refuse_swap,
-    kinds.SetString: _refuse,
-    kinds.SetStrings: _refuse,
-    kinds.Overwrite: _refuse,
+    kinds.SetString: _set_string,
+    kinds.SetStrings: _set_strings,
+    kinds.Overwrite: _overwrite,
     kinds.Push: _refuse,
     kinds.AddMembers: _refuse,
 }

@@ -1,15 +1,22 @@
-"""Finds the stream of a key for effects, and binds or unbinds the key."""
+"""Finds the stream of a key for effects, and binds or unbinds the key.
+
+Where several regions write, a key may have both a stream and a string, which met. The stream is
+bound then and hides the string. A key with a string alone has no :class:`Stream`: if an effect
+needs one, it gets a new one around the same shared state.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from anabranch.keyspace.conflicts import Conflicts
+from anabranch.keyspace.database import Database
 from anabranch.keyspace.held_tags import CHUNK_TAGS
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import ALONE
+from anabranch.keyspace.values import PLAIN, StringValue
 from anabranch.stream.groups.group import Group
-from anabranch.stream.shared import Dot, Tag, drop_covered
+from anabranch.stream.shared import Dot, Shared, Tag, drop_covered
 from anabranch.stream.stream import Stream
 
 
@@ -26,6 +33,8 @@ def known_stream(keyspace: Keyspace, db: int, key: bytes) -> Stream | None:
     """The stream of a key, also if the key does not exist and only tombstones or tags are left."""
     database = keyspace.databases[db]
     value = database.values.get(key) or database.remembered.get(key)
+    if type(value) is StringValue:
+        return stream_beside(keyspace, db, key, value)
     assert value is None or type(value) is Stream
     if value is not None and not value.is_due:
         keyspace.account.changed(value)
@@ -42,27 +51,57 @@ def begun_stream(keyspace: Keyspace, db: int, key: bytes) -> Stream:
         replica = keyspace.replica
         assert replica.own != ALONE
         stream = Stream.of_regions(replica.own, *replica.default_limits())
-        database = keyspace.databases[db]
-        for end in database.last_positions.of(key):
-            stream.log_of(end.replica_id).go_on(end.position, end.known_from, end.floor)
-        stream.recount()
-        database.remembered.add(key, stream)
+        _go_on(keyspace, db, key, stream)
+        keyspace.databases[db].remembered.add(key, stream)
     return stream
 
 
+def _go_on(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> None:
+    """Let the positions of a new stream begin where the former one of the key ended."""
+    for end in keyspace.databases[db].last_positions.of(key):
+        stream.log_of(end.replica_id).go_on(end.position, end.known_from, end.floor)
+    stream.recount()
+
+
+def stream_beside(keyspace: Keyspace, db: int, key: bytes, string: StringValue) -> Stream:
+    """A stream that shares its state with the string of a key; :func:`bind_by_state` binds it."""
+    replica = keyspace.replica
+    assert replica.own != ALONE
+    stream = Stream.of_regions(replica.own, *replica.default_limits())
+    stream.shared = string.shared
+    _go_on(keyspace, db, key, stream)
+    stream.renew_producers(*replica.default_limits())
+    return stream
+
+
+def shared_of(keyspace: Keyspace, db: int, key: bytes) -> tuple[Shared, Stream | None]:
+    """What regions share of a key, and the stream that it belongs to, if there is one."""
+    value = keyspace.databases[db].values.get(key)
+    if type(value) is StringValue:
+        return value.shared, None
+    stream = known_stream(keyspace, db, key)
+    return (Shared(), None) if stream is None else (stream.shared, stream)
+
+
 def bind_by_state(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> None:
-    """Bind the key to a stream if the stream exists; otherwise unbind it."""
+    """Bind the key to a stream if the stream exists, or to its string; otherwise unbind it."""
     database = keyspace.databases[db]
     shared = stream.shared
     if shared.tombstones:
         keyspace.replica.tombstoned[db, key] = None
+    note_hidden(keyspace, db, key, stream)
     if stream.exists:
-        if key not in database.values:
+        if database.values.get(key) is not stream:
             database.remembered.discard(key)
             database.put(key, stream)
             # These counters are of this region alone. They begin with the key, because what is left
             # of a former one may be forgotten, or not, by now.
             stream.producers.iids_added = stream.producers.duplicates = 0
+    elif shared.has_string:
+        if key not in database.values:
+            database.remembered.forget(key, stream)
+        bind_string(keyspace, db, key, shared, None)
+        return
     else:
         if key in database.values:
             database.unbind(key)
@@ -76,12 +115,48 @@ def bind_by_state(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> No
             database.remembered[key] = stream
         return
     known = database.deadlines.get(key)
-    deadline = shared.deadline_of(known)
-    if deadline != known:
-        if deadline is None:
+    _set_deadline(database, key, known, shared.deadline_of(known))
+
+
+def _set_deadline(database: Database, key: bytes, known: int | None, at_ms: int | None) -> None:
+    if at_ms != known:
+        if at_ms is None:
             database.deadlines.pop(key, None)
         else:
-            database.deadlines[key] = deadline
+            database.deadlines[key] = at_ms
+
+
+def bind_string(
+    keyspace: Keyspace, db: int, key: bytes, shared: Shared, stream: Stream | None
+) -> None:
+    """Bind the key to the string that regions share; ``stream`` is that of the key, if any."""
+    if stream is not None:
+        bind_by_state(keyspace, db, key, stream)
+        return
+    database = keyspace.databases[db]
+    if shared.tombstones:
+        keyspace.replica.tombstoned[db, key] = None
+    data = shared.string
+    assert data is not None
+    value = database.values.get(key)
+    if type(value) is StringValue and value.shared is shared:
+        value.replace(data)
+        if not value.is_due:
+            keyspace.account.changed(value)
+        database.changed(key)
+    else:
+        database.put(key, StringValue(data, PLAIN, shared))
+    known = database.deadlines.get(key)
+    _set_deadline(database, key, known, shared.string_deadline_of(known))
+
+
+def note_hidden(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> None:
+    """Note whether the stream of a key hides a string."""
+    hidden = keyspace.replica.hidden_strings
+    if stream.shared.is_register and stream.exists and stream.shared.has_string:
+        hidden[db, key] = None
+    elif hidden:
+        hidden.pop((db, key), None)
 
 
 def free_groups(keyspace: Keyspace, before: Mapping[bytes, Group], stream: Stream) -> None:

@@ -20,6 +20,8 @@ from anabranch.engine.adding import ENTRY_LINE_BYTES, add_entry
 from anabranch.engine.leases import LeasePlace
 from anabranch.resp.encode import bulk
 from anabranch.stream.entry_id import text
+from anabranch.stream.groups.ordering import value_of
+from anabranch.stream.groups.pending import MAX_DELIVERIES
 from anabranch.stream.groups.policy import Attempt
 from anabranch.stream.producer import DURATION_MAX_S, MAXSIZE_MAX
 from anabranch.stream.stream import Stream
@@ -101,26 +103,59 @@ def give_up(
     """Move entries to the dead-letter stream, and acknowledge them.
 
     Without such a stream they are acknowledged. Returns those that cannot be moved: they stay
-    pending, and must be released.
+    pending, and must be released. With ``on-poison halt`` entries that have a key are copied, but
+    not acknowledged: they are released, and stop their key.
     """
     policed = whose.group.policed
     assert policed is not None
     done: list[PendingEntry] = []
     kept: list[Released] = []
+    halting: list[Released] = []
     for entry in entries:
-        if _is_copied(ctx, whose, policed, entry, reason):
-            done.append(entry)
-        else:
-            region = whose.group.pending.region_of(entry)
+        region = whose.group.pending.region_of(entry)
+        stops = policed.policy.halts and _has_key(ctx, whose, policed.policy, entry)
+        is_copied = stops and (policed.policy.is_halted(entry) or not _target(whose, policed))
+        if not is_copied and not _is_copied(ctx, whose, policed, entry, reason):
             kept.append((entry.entry_id, region, 0, entry.delivery_count))
+        elif stops:
+            halting.append((entry.entry_id, region, 0, MAX_DELIVERIES))
+        else:
+            done.append(entry)
+    if halting:
+        _halt(ctx, whose, halting)
     if done:
-        _acknowledge(ctx, whose, done)
+        acknowledge(ctx, whose, done)
         for entry in done:
             policed.past.pop(entry, None)
     return kept
 
 
-def _acknowledge(ctx: Context, whose: Whose, entries: list[PendingEntry]) -> None:
+def _halt(ctx: Context, whose: Whose, rows: list[Released]) -> None:
+    """Release entries that stop their keys."""
+    ctx.stats.policy_halted += len(rows)
+    ctx.emit(kinds.Assign(whose.db, whose.key, whose.name, None, rows))
+    ctx.changes += len(rows)
+    if ctx.server.events.flags:
+        ctx.server.events.publish([("t", "xhalt", whose.db, whose.key)] * len(rows))
+
+
+def _target(whose: Whose, policed: Policed) -> bytes | None:
+    """Where copies go; nowhere from the stream of dead letters itself."""
+    target = policed.policy.dead_letter
+    return None if target == whose.key else target
+
+
+def _has_key(ctx: Context, whose: Whose, policy: GroupPolicy, entry: PendingEntry) -> bool:
+    """Whether an entry exists and has the field that orders the entries of its group."""
+    source = ctx.keyspace.databases[whose.db].values[whose.key]
+    assert type(source) is Stream
+    found = source.find_pending(whose.group, entry)
+    if found is None or policy.key_field is None:
+        return False
+    return value_of(bytes(found[1].fragment(found[2])), policy.key_field) is not None
+
+
+def acknowledge(ctx: Context, whose: Whose, entries: list[PendingEntry]) -> None:
     """Acknowledge entries; of several with one ID those that are named by their numbers."""
     pending = whose.group.pending
     ids: list[int] = []
@@ -141,13 +176,13 @@ def _is_copied(
     ctx: Context, whose: Whose, policed: Policed, entry: PendingEntry, reason: bytes
 ) -> bool:
     """Copy an entry if it has to be; False if that is impossible at present."""
-    target = policed.policy.dead_letter
+    target = _target(whose, policed)
     source = ctx.keyspace.databases[whose.db].values[whose.key]
     assert type(source) is Stream
     found = source.find_pending(whose.group, entry)
     if found is None:  # there is nothing to copy any more
         return True
-    if target is None or target == whose.key:
+    if target is None:
         ctx.stats.policy_given_up += 1
         if ctx.server.events.flags:
             ctx.server.events.publish([("t", "xgiveup", whose.db, whose.key)])

@@ -19,10 +19,13 @@ from typing import Final
 
 from xxhash import xxh3_128_intdigest
 
+from anabranch.keyspace.values import StringValue, Value
 from anabranch.scheduling import Steps
 from anabranch.stream.block import Block
 from anabranch.stream.groups.group import Group
 from anabranch.stream.region_log import RegionLog
+from anabranch.stream.register import read_counts
+from anabranch.stream.shared import Shared
 from anabranch.stream.stream import Stream
 
 _MODULUS: Final = 1 << 128
@@ -30,9 +33,15 @@ _STEP: Final = 200
 """Entries digested in one step."""
 
 
-def agreement_digest(stream: Stream, deadline_ms: int | None) -> int:
-    """128 bits; ``deadline_ms`` is when the key expires, None for never."""
-    total = sum(_entries(replica_id, log) for replica_id, log in stream.logs.items())
+def agreement_digest(value: Value, deadline_ms: int | None) -> int:
+    """128 bits of a stream or a string; ``deadline_ms`` is when it expires, None for never."""
+    if type(value) is not Stream:
+        assert isinstance(value, StringValue)
+        facts = [_hash("string", value.data), _hash("deadline", deadline_ms)]
+        return sum([*facts, *_string_facts(value.shared)]) % _MODULUS
+    stream = value
+    total = sum(_string_facts(stream.shared)) if stream.shared.is_register else 0
+    total += sum(_entries(replica_id, log) for replica_id, log in stream.logs.items())
     total += _hash("counters", stream.last_id, stream.entries_added, stream.max_deleted_id)
     total += _hash("deadline", deadline_ms)
     for name, group in stream.groups.items():
@@ -41,17 +50,28 @@ def agreement_digest(stream: Stream, deadline_ms: int | None) -> int:
     return total % _MODULUS
 
 
+def _string_facts(shared: Shared) -> Iterator[int]:
+    """Everything of a string that regions share, also what a stream or another write hides."""
+    for dot, (stamp_ms, data, deadlines) in shared.writes.items():
+        yield _hash("write", dot, stamp_ms, data, sorted(deadlines.items()))
+    for replica_id, row in read_counts(shared.counts).items():
+        if row.is_alive:
+            yield _hash("count", replica_id, row.number, row.amount, row.at_ms)
+    for dot, at_ms in shared.deadlines.items():
+        yield _hash("setting", dot, at_ms)
+
+
 def _hash(*fact: object) -> int:
     return xxh3_128_intdigest(repr(fact).encode())
 
 
-def prepared(stream: Stream, most: int) -> int:
+def prepared(value: Value, most: int) -> int:
     """Compute digests of blocks with about ``most`` entries in advance.
 
     Returns the count of digested entries; less than ``most`` means that none are left.
     """
     done = 0
-    for replica_id, log in stream.logs.items():
+    for replica_id, log in value.logs.items() if type(value) is Stream else ():
         for block in log.blocks:
             if block.digest is None and not block.is_open:
                 block.digest = _block(replica_id, block)

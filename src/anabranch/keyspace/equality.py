@@ -15,7 +15,7 @@ from xxhash import xxh3_128_intdigest
 from anabranch.keyspace.agreement import agreement_digest, prepared
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.last_effects import BUCKETS, Place, bucket_of
-from anabranch.stream.stream import Stream
+from anabranch.keyspace.values import Value
 
 DIGEST_BYTES: Final = 16
 
@@ -82,12 +82,12 @@ class KeyDigests:
 
     def prepare(self, place: Place, work: int = SLICE) -> int:
         """Do work in advance for :meth:`digest_of`; returns what is left of ``work``."""
-        stream = self._stream(place)
-        return work if stream is None else work - _KEY_WORK - prepared(stream, work)
+        value = self._value(place)
+        return work if value is None else work - _KEY_WORK - prepared(value, work)
 
     def _drop_deleted(self, place: Place) -> None:
         """Refresh a key if it does not exist: nobody may ask for digests for a long time."""
-        if self._stream(place) is None:
+        if self._value(place) is None:
             bucket = bucket_of(place)
             if self._last_effects.changed[bucket].pop(place, self) is not self:
                 self._update(bucket, place, None)
@@ -96,29 +96,27 @@ class KeyDigests:
         """Refresh the key that has waited longest, as far as ``work`` reaches; returns the rest."""
         places = self._last_effects.changed[bucket]
         place = next(iter(places))
-        stream = self._stream(place)
+        value = self._value(place)
         work -= _KEY_WORK
-        if stream is not None and work > 0:
-            work -= prepared(stream, work)
+        if value is not None and work > 0:
+            work -= prepared(value, work)
         if work > 0:
             del places[place]
-            self._update(bucket, place, stream)
+            self._update(bucket, place, value)
         return work
 
-    def _stream(self, place: Place) -> Stream | None:
-        value = self._keyspace.databases[place[0]].values.get(place[1])
-        assert value is None or type(value) is Stream
-        return value
+    def _value(self, place: Place) -> Value | None:
+        return self._keyspace.databases[place[0]].values.get(place[1])
 
-    def _update(self, bucket: int, place: Place, stream: Stream | None) -> None:
+    def _update(self, bucket: int, place: Place, value: Value | None) -> None:
         known = self._keys[bucket]
         older = known.pop(place, None)
         total = self._sums[bucket]
         if older is not None:
             total -= _share(place, older)
-        if stream is not None:
+        if value is not None:
             deadline = self._keyspace.databases[place[0]].deadlines.get(place[1])
-            known[place] = digest = agreement_digest(stream, deadline)
+            known[place] = digest = agreement_digest(value, deadline)
             total += _share(place, digest)
         self._sums[bucket] = total % _MODULUS
 
@@ -136,7 +134,7 @@ class KeyDigests:
         self._last_effects.absorb()
         bucket = bucket_of(place)
         if self._last_effects.changed[bucket].pop(place, self) is not self:
-            self._update(bucket, place, self._stream(place))
+            self._update(bucket, place, self._value(place))
         return self._keys[bucket].get(place)
 
     def last_effects_in(self, bucket: int) -> dict[int, int]:

@@ -20,7 +20,6 @@ from anabranch.keyspace.waiter import Waiters
 from anabranch.metrics.holdings import DICT_SLOT_BYTES, PAIR_BYTES
 from anabranch.stream.compression import BlockCache
 from anabranch.stream.shared import Dot, Tombstone
-from anabranch.stream.stream import Stream
 
 _MARK_BYTES: Final = PAIR_BYTES + DICT_SLOT_BYTES
 
@@ -104,8 +103,8 @@ class Keyspace:
     def tombstones_of(self, db: int, key: bytes) -> Mapping[Dot, Tombstone]:
         """The tombstones of a key, existing or only remembered, unless they are packed."""
         database = self.databases[db]
-        stream = database.values.get(key) or database.remembered.objects.get(key)
-        return stream.shared.tombstones if type(stream) is Stream else {}
+        value = database.values.get(key) or database.remembered.objects.get(key)
+        return {} if value is None else value.shared.tombstones
 
     @property
     def marked_keys(self) -> int:

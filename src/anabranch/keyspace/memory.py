@@ -58,7 +58,7 @@ def value_bytes(value: Value, samples: int = 5) -> int:
     if isinstance(value, Stream):
         return size + _stream_bytes(value, samples)
     if isinstance(value, StringValue):
-        return size + value.content_bytes
+        return size + value.content_bytes + _shared_tables_bytes(value.shared)
     if isinstance(value, ListValue):
         return size + getsizeof(value.items) + scaled(value.items, getsizeof, samples)
     order = 0 if value.order is None else value.order.size_bytes
@@ -126,7 +126,17 @@ def _shared_tables_bytes(shared: Shared) -> int:
     size = getsizeof(shared) + sum(map(getsizeof, filter(None, tables)))
     if shared.removals is not None:
         size += getsizeof(shared.removals) + len(shared.removals) * _TUPLE_BYTES
+    if shared.is_register:
+        size += _register_bytes(shared)
     return size + sum(map(len, tables)) * (_DOT_BYTES + _ID_BYTES)
+
+
+def _register_bytes(shared: Shared) -> int:
+    """The memory of writes and increments, beside their tables."""
+    size = getsizeof(shared.counts)
+    for write in shared.writes.values():
+        size += getsizeof(write) + getsizeof(write.data) + getsizeof(write.deadlines)
+    return size
 
 
 def _shared_tags_bytes(shared: Shared, samples: int) -> int:
@@ -204,6 +214,8 @@ def _group_bytes(item: tuple[bytes, Group], samples: int) -> int:
     size += pending.count * _PENDING_BYTES
     if pending.by_age is not None:
         size += len(pending.by_age) * (_SORTED_SLOT_BYTES + getsizeof((0, 0, 0)))
+    if pending.order is not None:
+        size += pending.order.used_bytes
     size += getsizeof(group.progress) + _shared_progress_bytes(group.shared)
     size += _runs_bytes(group.runs)
     if group.home is not None:

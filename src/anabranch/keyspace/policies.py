@@ -244,12 +244,13 @@ class Policies:
         """The same for one group."""
         policy = self.of(key, name)
         if policy is None:
-            group.policed = None
+            group.policed = group.pending.order = None
             return
         policed = group.policed
         if policed is None or policed.policy.texts != policy.texts:
             group.policed = policed = Policed(policy)
-            if policy.backoff:
+            group.pending.order = None
+            if policy.backoff and policed.order is None:
                 for entry in group.pending.released:
                     policed.delay(entry)
         self.bound[key] = None

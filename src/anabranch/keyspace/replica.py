@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from anabranch.errors import CommandError
 from anabranch.keyspace.conflicts import Conflicts
 from anabranch.keyspace.last_effects import LastEffects
 from anabranch.keyspace.unstable_tombstones import UnstableTombstones
@@ -108,10 +109,26 @@ class Replica:
         # Effects that have left tombstones, those of FLUSHALL too, as long as they are not stable
         self.unstable_tombstones = UnstableTombstones()
         self.watermark: dict[int, int] = {}  # what every member has on its disk
-        self.hybrid_ms = 0  # the greatest stamp of a setting seen
+        self.hybrid_ms = 0  # the greatest stamp of a setting or a string seen
+        self.holds_strings = False  # whether some key may have a string that regions share
+        # Keys with a stream that hides a string: both were made at once in different regions
+        self.hidden_strings: dict[tuple[int, bytes], None] = {}
+        self.feature_levels: Callable[[], Mapping[int, int]] = dict
+        """The feature levels of all members, as far as they are known."""
         self.conflicts = Conflicts()
         self.apply_stats = ApplyStats()
         self.last_effects = LastEffects()
+
+    def require_level(self, level: int, what: str) -> None:
+        """Refuse what a member does not understand, or may not: its level may be unknown yet."""
+        behind = [number for number, each in self.feature_levels().items() if each < level]
+        if behind:
+            names = [self.members[each].name for each in behind if each in self.members]
+            raise CommandError(
+                f"ERR region {', '.join(names) or behind[0]} does not know {what}, or has not been "
+                "heard of since this one started: update it, connect it or remove it, then try "
+                "again"
+            )
 
     @classmethod
     def alone(cls) -> Replica:

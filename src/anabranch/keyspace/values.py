@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from io import BytesIO
 from sys import getsizeof
 from typing import ClassVar, Final
 
 from anabranch.compiling import mypyc_attr
-from anabranch.stream.shared import NOTHING_SHARED
+from anabranch.stream.shared import NOTHING_SHARED, Shared
 from anabranch.stream.stream import Stream
 
 PLAIN: Final = 0
@@ -29,9 +29,8 @@ class StringValue:
     """
 
     type_name: ClassVar = b"string"
-    shared: ClassVar = NOTHING_SHARED  # a region alone has these
 
-    def __init__(self, data: bytes, form: int = PLAIN) -> None:
+    def __init__(self, data: bytes, form: int = PLAIN, shared: Shared = NOTHING_SHARED) -> None:
         self._data = data
         self._buffer: BytesIO | None = None  # has the contents instead, once it was overwritten
         self.form = form
@@ -39,6 +38,8 @@ class StringValue:
 
         Short texts are ``embstr``. Only OBJECT ENCODING shows it.
         """
+        self.shared = shared
+        """Where several regions write, what they share of the key: the string follows from it."""
         self.accessed_ms = 0
         self.counted_bytes = -1  # see accounting.py
         self.is_due = False
@@ -57,6 +58,19 @@ class StringValue:
     def content_bytes(self) -> int:
         """The memory of the contents."""
         return getsizeof(self._data) if self._buffer is None else getsizeof(self._buffer)
+
+    def replace(self, data: bytes) -> None:
+        """Have other contents."""
+        self._data, self._buffer = data, None
+
+    def prune(self, watermark: Mapping[int, int], own: int) -> bool:
+        """Drop tombstones that every member has; returns whether one is left."""
+        return self.shared.prune(watermark)
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing is stored; a string has something."""
+        return False
 
     def overwrite(self, at: int, data: bytes) -> None:
         """Replace bytes from a position on; zeros fill a gap before it."""

@@ -82,6 +82,7 @@ class Stats:
         """Entries that a policy took away, by the policy."""
         self.policy_given_up = 0  # entries acknowledged without a copy
         self.policy_dead_lettered = 0
+        self.policy_halted = 0  # keys that an entry has stopped
         self.policy_redriven = 0
         self.policy_removed_consumers = 0
         self.policy_trimmed = 0  # entries that retention removed

@@ -140,6 +140,7 @@ class Exchange:
         )
         if feature_level is not None:
             self._config.feature_level = feature_level
+        self.replica.feature_levels = self.feature_levels
         self.settings_changed()
         self.replicator = Replicator(self.local, transport, self._config, self._chance)
         notes = self.local.notes

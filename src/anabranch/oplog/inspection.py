@@ -419,6 +419,7 @@ _TYPES: Final = {
     records.STRING: "string",
     records.LIST: "list",
     records.SET: "set",
+    records.SHARED_STRING: "string",
     records.STREAM: "stream",
 }
 

@@ -27,6 +27,7 @@ from msgspec import Struct
 from xxhash import xxh3_64_intdigest
 
 from anabranch.effects import kinds
+from anabranch.effects.streams import bind_string, note_hidden
 from anabranch.effects.write_set import places_of
 from anabranch.errors import UNREADABLE
 from anabranch.keyspace.keyspace import Keyspace
@@ -42,15 +43,18 @@ from anabranch.oplog.batch import CompressionError, Compressor, expanded
 from anabranch.oplog.errors import CorruptLogError, check_mode, too_few_databases
 from anabranch.oplog.storage import ReadFile
 from anabranch.stream.frozen import FrozenStream, StreamBuilder
+from anabranch.stream.shared import Shared
 from anabranch.stream.stream import Stream
 
-FORMAT_VERSION: Final = 5
+FORMAT_VERSION: Final = 6
 """2: a group may have several records of pending entries for one region; formerly it had one.
 3: there are records with many deleted keys, and with the last effects on many keys.
-4: there are records of policies. 5: there are records of scheduled entries."""
+4: there are records of policies. 5: there are records of scheduled entries. 6: there are strings
+that regions share."""
 _FORMAT_OF_PACKED: Final = 3
 _FORMAT_OF_POLICIES: Final = 4
 _FORMAT_OF_SCHEDULED: Final = 5
+_FORMAT_OF_STRINGS: Final = 6
 _KIND: Final = file_kind.FileKind(
     "snapshot", b"ANABRSNP", "snapshot-", ".absnap", FORMAT_VERSION, lowest_reader=2
 )
@@ -84,9 +88,11 @@ POLICIES: Final = 13  # database, rows: see Policies.written
 SCHEDULED: Final = 14  # database, rows: see timetables.written
 ADDITIONS: Final = 15  # database, rows: see Timetables.additions
 
+SHARED_STRING: Final = 16  # database, key, deadline or None, what regions share of the key
+
 _OF_DATABASES: Final = (
     *(STRING, LIST, SET, STREAM, DELETED, LAST_EFFECTS, LAST_POSITIONS, POLICIES),
-    *(SCHEDULED, ADDITIONS),
+    *(SCHEDULED, ADDITIONS, SHARED_STRING),
 )
 _POLICIES: Final = 1000
 """Policies in one record."""
@@ -156,6 +162,8 @@ class _Taken:
             self.head = [STREAM, database, key, deadline, self.stream.head]
         elif isinstance(value, StringValue):
             self.head = [STRING, database, key, deadline, value.data]
+            if value.shared.is_register:  # the data follows from it
+                self.head = [SHARED_STRING, database, key, deadline, value.shared.written()]
         elif isinstance(value, ListValue):
             self.head = [LIST, database, key, deadline, list(value.items)]
         else:
@@ -190,6 +198,7 @@ class Snapshot:
         databases = keyspace.databases
         replica = keyspace.replica
         self._untouched = _UNTOUCHED
+        self._holds_strings = replica.holds_strings
         if replica.is_regional:  # nothing is replaced: a deleted stream is remembered, and changes
             self._untouched = frozenset()
             contents.regions = replica.written(keeps_last_effects=keeps_last_effects)
@@ -274,6 +283,8 @@ class Snapshot:
             lowest_reader = _FORMAT_OF_POLICIES
         if self._timetables:
             lowest_reader = _FORMAT_OF_SCHEDULED
+        if self._holds_strings:
+            lowest_reader = _FORMAT_OF_STRINGS
         return _KIND.header(self.contents.position, lowest_reader)
 
     def bodies(self) -> Iterator[bytes]:
@@ -507,6 +518,16 @@ def _load_of_names(kind: int, fields: list[Any], keyspace: Keyspace) -> None:
         database.timetables.additions.update(additions)
 
 
+def _load_replica(fields: list[Any], keyspace: Keyspace, contents: Contents) -> None:
+    """Load the first record."""
+    contents.region, contents.epoch, contents.next_number, contents.wall_ms = fields[:4]
+    contents.next_incarnation = keyspace.incarnations.next = fields[4]
+    contents.regions = fields[5]
+    check_mode(contents.name, keyspace.replica, regional=contents.regions is not None)
+    if contents.regions is not None:
+        keyspace.replica.read(contents.regions)
+
+
 def _load(
     record: list[Any], keyspace: Keyspace, contents: Contents, builder: StreamBuilder | None
 ) -> StreamBuilder | None:
@@ -518,12 +539,7 @@ def _load(
             keyspace.account.changed(builder.stream)
         return builder
     if kind == REPLICA:
-        contents.region, contents.epoch, contents.next_number, contents.wall_ms = fields[:4]
-        contents.next_incarnation = keyspace.incarnations.next = fields[4]
-        contents.regions = fields[5]
-        check_mode(contents.name, keyspace.replica, regional=contents.regions is not None)
-        if contents.regions is not None:
-            keyspace.replica.read(contents.regions)
+        _load_replica(fields, keyspace, contents)
         return None
     if kind == USER:
         name, line = fields
@@ -546,11 +562,20 @@ def _load(
         replica = keyspace.replica
         builder = StreamBuilder(data, replica.own)
         value = stream = builder.stream
+        replica.holds_strings |= stream.shared.is_register
         if stream.shared.tombstones:
             replica.tombstoned[number, key] = None
         if not stream.exists:
             database.remembered[key] = stream
             return builder
+        note_hidden(keyspace, number, key, stream)
+    elif kind == SHARED_STRING:
+        builder = None
+        shared = Shared.restored(data)
+        keyspace.replica.holds_strings = True
+        bind_string(keyspace, number, key, shared, None)
+        contents.keys += 1
+        return None
     else:
         builder = None
         value = {STRING: StringValue, LIST: ListValue, SET: SetValue}[kind](data)

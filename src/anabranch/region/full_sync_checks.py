@@ -17,6 +17,7 @@ from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Member, Replica, region_of
 from anabranch.keyspace.timetables import GONE_MS, MISSED, Timetables
+from anabranch.keyspace.values import StringValue
 from anabranch.oplog.batch import NUMBER_MAX
 from anabranch.oplog.errors import CorruptLogError
 from anabranch.region.sent import STAMP_MAX, check_fields
@@ -26,8 +27,9 @@ from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
+from anabranch.stream.register import read_counts
 from anabranch.stream.rows import check_fragments
-from anabranch.stream.shared import Limits, Tag
+from anabranch.stream.shared import Limits, Shared, Tag
 from anabranch.stream.stream import Stream
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
@@ -61,7 +63,10 @@ _SHARED: Final[dict[str, Any]] = {
     "limits": dict[_Dot, Limits],
     "tags": dict[bytes, dict[bytes, dict[_Dot, Tag]]],
     "accepted": dict[bytes, dict[_Dot, Accepted]],
+    "writes": dict[_Dot, tuple[_Place, bytes, dict[_Dot, _Number | None]]],
+    "counts": bytes,
 }
+_COUNT: Final = tuple[_ReplicaId, _Number, _Number, _Number | None, _Number]
 _LOG: Final[dict[str, Any]] = {
     **dict.fromkeys(("next_position", "trimmed", "base"), _Place),
     **dict.fromkeys(("floor", "newest_number", "deleted_number"), _Number),
@@ -87,6 +92,9 @@ def check_full_sync(theirs: Keyspace, shown: str) -> Iterator[None]:
         for database in theirs.databases:
             for key, value in chain(database.values.items(), database.remembered.items()):
                 assert type(key) is bytes
+                if type(value) is StringValue:
+                    _check_shared(value.shared, replica)
+                    continue
                 assert type(value) is Stream
                 yield from _check_stream(value, replica)
                 assert key in database.values or not _has_entries(value), "entries of no key"
@@ -177,7 +185,7 @@ def _plain(value: Any) -> Any:
     """A value as plain tuples: :func:`msgspec.convert` trusts values of the right type."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
-    return tuple(value) if isinstance(value, tuple) else value
+    return tuple(map(_plain, value)) if isinstance(value, tuple) else value
 
 
 def _check_conflicts(replica: Replica, databases: int) -> Iterator[None]:
@@ -203,7 +211,7 @@ def _check_stream(stream: Stream, replica: Replica) -> Iterator[None]:
     _check(stream, _STREAM)
     _check(stream.producers, _PRODUCERS)
     assert all(map(region_of, stream.logs)), "entries of no region"
-    _check(stream.shared, _SHARED)
+    _check_shared(stream.shared, replica)
     ids = [stream.last_id, stream.max_deleted_id, *stream.shared.last_ids.values()]
     ids += stream.shared.deleted_ids.values()
     assert all(0 <= each <= MAX_ID for each in ids)
@@ -225,6 +233,17 @@ def _check_stream(stream: Stream, replica: Replica) -> Iterator[None]:
                 _check_ranges(ranges)
         shared.check()
         yield
+
+
+def _check_shared(shared: Shared, replica: Replica) -> None:
+    """Check what regions share of a key; what was written and added must have been applied."""
+    _check(shared, _SHARED)
+    counts = read_counts(shared.counts)
+    for replica_id, row in counts.items():
+        msgspec.convert([replica_id, *row[:2], *row[3:5]], _COUNT)
+        assert 0 < row.since <= row.number, "increments out of order"
+    for dot in [*shared.writes, *((each, row.number) for each, row in counts.items())]:
+        assert dot[1] <= replica.vector.get(dot[0], 0), "effects that were not applied"
 
 
 def _check_ranges(ranges: Ranges) -> None:

@@ -93,6 +93,7 @@ class Leasing:
     def _expect(self, database: Database, key: bytes, now_ms: int) -> None:
         """The groups of a key got policies: their consumers must show themselves."""
         leases = self._region.leases
+        database.signal(key)  # readers that wait may get what they could not get before
         value = database.values.get(key)
         for name, group in value.groups.items() if type(value) is Stream else ():
             policy = None if group.policed is None else group.policed.policy

@@ -30,6 +30,7 @@ from anabranch.keyspace.timetables import GONE_MS, MISSED
 from anabranch.oplog.batch import NUMBER_MAX, Batch
 from anabranch.stream.entry_id import make
 from anabranch.stream.producer import DURATION_MAX_S, MAXSIZE_MAX
+from anabranch.stream.register import amount_of
 from anabranch.stream.rows import RowError, check_fragments
 from anabranch.stream.stream import Stream
 
@@ -38,6 +39,9 @@ STAMP_MAX: Final = 1 << 62
 
 TEXT_MAX: Final = 256
 """The greatest length of a name or an address of a region, as in messages between regions."""
+
+_STRING_EVENTS: Final = frozenset(("", "append", "incrby", "incrbyfloat", "setrange"))
+"""The keyspace events of strings that were written or increased; "" for ``set``."""
 
 EPOCH_MAX: Final = (1 << 32) - 1
 
@@ -137,6 +141,10 @@ class SentUnit:
                 self._remember(effect)
             case kinds.Delete():
                 self._delete(effect)
+            case kinds.WriteString():
+                self._write_string(effect)
+            case kinds.Increase():
+                self._increase(effect)
             case kinds.CreateGroup():
                 self._create_group(effect)
             case kinds.ResolveConflict():
@@ -211,6 +219,7 @@ class SentUnit:
 
     def _delete(self, effect: kinds.Delete) -> None:
         """The key was deleted: its entries are gone; positions begin where the effect says."""
+        self._check_cuts(effect.cuts)
         positions = dict(effect.positions)
         if positions and max(positions.values()) > STAMP_MAX:
             raise _Malformed(f"position {max(positions.values())}")
@@ -219,6 +228,24 @@ class SentUnit:
         end.position = max(end.position, position)
         end.base = max(end.base, position)
         end.newest_id = -1
+
+    def _check_cuts(self, cuts: list[tuple[int, int, bytes]]) -> None:
+        for replica_id, number, total in cuts:
+            self._check_range(replica_id, 0, number)
+            if amount_of(total) is None:
+                raise _Malformed("a total that is no number")
+
+    def _write_string(self, effect: kinds.WriteString) -> None:
+        if effect.stamp_ms > STAMP_MAX:
+            raise _Malformed(f"stamp {effect.stamp_ms}")
+        self._check_cuts(effect.cuts)
+        _check_event(effect.event)
+
+    def _increase(self, effect: kinds.Increase) -> None:
+        if amount_of(effect.total) is None:
+            raise _Malformed("a total that is no number")
+        self._check_range(self._replica_id, 0, effect.since)
+        _check_event(effect.event)
 
     def _remove_numbers(self, effect: kinds.RemoveNumbers) -> None:
         for replica_id, edges in effect.ranges:
@@ -305,6 +332,11 @@ def check_fields(fields: bytes) -> None:
 
 class _Malformed(Exception):
     """The effect is one that no region sends."""
+
+
+def _check_event(event: str) -> None:
+    if event not in _STRING_EVENTS:
+        raise _Malformed(f"the keyspace event {event[:40]!r}")
 
 
 def _check_region(region: int) -> None:

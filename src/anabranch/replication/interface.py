@@ -176,7 +176,8 @@ class Chance(Protocol):
 
 
 FEATURE_LEVEL: Final = 4
-"""The version of effects that this code understands: 2 brought policies, 3 scheduled entries.
+"""The version of effects that this code understands: 2 brought policies, 3 scheduled entries, 4
+homes of groups, strings and counters.
 Members report it, and what needs a level is refused while one of them has a lower one."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 
 from anabranch.effects import kinds
 
@@ -115,6 +116,27 @@ class Deadline(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class StringWritten(Fact):
+    """A string was written (SET)."""
+
+    data: bytes
+    stamp_ms: int
+    at_ms: float
+    """Its deadline, ``NEVER`` for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Increased(Fact):
+    """A number was increased (INCR)."""
+
+    chain: int
+    """The number of the first increment of the total."""
+    total: Decimal
+    at_ms: float
+    """The deadline of the key, ``NEVER`` for none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tagged(Fact):
     """An idempotent ID that was accepted."""
 
@@ -160,6 +182,10 @@ def facts_of_resolution(
     if effect.removed:
         goes = frozenset([(effect.goes[0], effect.goes[1])])
         yield Removed(replica_id, number, context, goes, ())
+
+
+def _or_never(at_ms: int | None) -> float:
+    return NEVER if at_ms is None else at_ms
 
 
 def fact_of(effect: kinds.Effect, replica_id: int, number: int, context: Vector) -> Fact | None:
@@ -209,6 +235,11 @@ def fact_of(effect: kinds.Effect, replica_id: int, number: int, context: Vector)
         case kinds.ConfigureProducers():
             return Configured(replica_id, number, context)
         case kinds.Expire():
-            at_ms = NEVER if effect.at_ms is None else effect.at_ms
-            return Deadline(replica_id, number, context, at_ms)
+            return Deadline(replica_id, number, context, _or_never(effect.at_ms))
+        case kinds.WriteString():
+            at_ms = _or_never(effect.at_ms)
+            return StringWritten(replica_id, number, context, effect.data, effect.stamp_ms, at_ms)
+        case kinds.Increase():
+            total, at_ms = Decimal(effect.total.decode()), _or_never(effect.at_ms)
+            return Increased(replica_id, number, context, effect.since or number, total, at_ms)
     return None

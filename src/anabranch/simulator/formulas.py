@@ -12,9 +12,12 @@ effect classes are used. Two rules suffice:
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Final, Generic, TypeVar
 
 from anabranch.effects import kinds
@@ -30,16 +33,20 @@ from anabranch.simulator.facts import (
     Destroyed,
     Dot,
     Fact,
+    Increased,
     Key,
     Raised,
     Removed,
     Resolved,
+    StringWritten,
     Tagged,
     Vector,
     fact_of,
     facts_of_resolution,
     facts_of_run,
 )
+
+_PLAIN_NUMBER: Final = re.compile(rb"-?\d{1,300}(\.\d{1,17})?")
 
 ANSWERS_KEPT: Final = 12
 """Cached results of each key: one for each region, and some for regions that lag."""
@@ -149,13 +156,67 @@ class Shown:
 
     @_once
     def deadline(self) -> float:
-        """The greatest deadline of those that are in the context of no other setting."""
+        """The deadline of the key: that of its stream, or of its string."""
+        return self._string_deadline if self.has_string_alone else _latest(self._settings)
+
+    @_once
+    def _settings(self) -> list[Deadline]:
+        """The deadlines that are in the context of no other setting, and of no write."""
         settings = self._kept(Deadline)
-        known = _joined(fact.context for fact in settings)
-        return max(
-            (fact.at_ms for fact in settings if fact.number > known.get(fact.replica_id, 0)),
-            default=NEVER,
-        )
+        known = _joined(fact.context for fact in [*settings, *self._applied(StringWritten)])
+        return [fact for fact in settings if fact.number > known.get(fact.replica_id, 0)]
+
+    # -- the string ---------------------------------------------------------------------------
+
+    @_once
+    def written(self) -> list[StringWritten]:
+        """The writes that no clearing and no other write has seen, the one that counts last."""
+        written = self._kept(StringWritten)
+        known = _joined(fact.context for fact in written)
+        left = [fact for fact in written if fact.number > known.get(fact.replica_id, 0)]
+        return sorted(left, key=lambda fact: (fact.stamp_ms, region_of(fact.replica_id), fact.dot))
+
+    @_once
+    def increased(self) -> list[tuple[Increased, Decimal]]:
+        """The increments that no clearing and no write has seen, and by how much each is."""
+        seen = _joined(fact.context for fact in [*self._cleared, *self._applied(StringWritten)])
+        totals: dict[tuple[int, int], Decimal] = {}
+        found = []
+        for fact in sorted(self._applied(Increased), key=lambda fact: fact.number):
+            chain = fact.replica_id, fact.chain
+            if fact.number > seen.get(fact.replica_id, 0):
+                found.append((fact, fact.total - totals.get(chain, Decimal(0))))
+            totals[chain] = fact.total
+        return found
+
+    @_once
+    def string(self) -> bytes | None:
+        """The string of the key, which a stream hides; None for none."""
+        if not self.written and not self.increased:
+            return None
+        data = self.written[-1].data if self.written else b"0"
+        if not self.increased or _PLAIN_NUMBER.fullmatch(data) is None:
+            return data
+        total = sum((Fraction(by) for _, by in self.increased), Fraction(data.decode()))
+        digits = f"{abs(total * 10**17).numerator:018d}"
+        shown = f"{digits[:-17]}.{digits[-17:]}".rstrip("0").rstrip(".")
+        return f"{'-' if total < 0 else ''}{shown}".encode()
+
+    @_once
+    def _string_deadline(self) -> float:
+        """That of the write that counts, and of EXPIREs that have seen it; else of increments."""
+        if self.written:
+            best = self.written[-1]
+            settings: list[Deadline | StringWritten] = [best]
+            settings += [each for each in self._kept(Deadline) if each.knew(best)]
+            known = _joined(fact.context for fact in settings)
+            return _latest(
+                [fact for fact in settings if fact.number > known.get(fact.replica_id, 0)]
+            )
+        if self._settings:
+            return _latest(self._settings)
+        newest = {fact.replica_id: fact for fact, _ in self.increased}
+        return _latest(newest.values())
 
     @_once
     def last_id(self) -> int:
@@ -185,7 +246,17 @@ class Shown:
     @_once
     def exists(self) -> bool:
         """Whether the key exists."""
+        return self.has_stream or self.has_string_alone
+
+    @_once
+    def has_stream(self) -> bool:
+        """Whether the key has a stream."""
         return bool(self.added or self._raised or self.groups)
+
+    @_once
+    def has_string_alone(self) -> bool:
+        """Whether the key has a string that no stream hides."""
+        return not self.has_stream and self.string is not None
 
     @_once
     def tags(self) -> dict[tuple[bytes, bytes], list[Tagged]]:
@@ -267,6 +338,10 @@ class Shown:
                     if which == replica_id and low < number <= high:
                         return True
         return False
+
+
+def _latest(settings: Iterable[Deadline | StringWritten | Increased]) -> float:
+    return max((fact.at_ms for fact in settings), default=NEVER)
 
 
 def _rank(fact: Added | Tagged) -> tuple[int, int, int, int]:

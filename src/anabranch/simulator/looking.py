@@ -6,10 +6,11 @@ A command may change data: reading an expired key removes it. A check must not c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.timetables import GONE_MS
+from anabranch.keyspace.values import StringValue, Value
 from anabranch.simulator.facts import NEVER
 from anabranch.simulator.formulas import Shown
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
@@ -30,8 +31,9 @@ class Entry(NamedTuple):
 
 
 def streams(keyspace: Keyspace) -> dict[bytes, Stream]:
-    """The keys of the first database."""
-    return cast("dict[bytes, Stream]", keyspace.databases[0].values)
+    """The streams of the first database."""
+    values = keyspace.databases[0].values
+    return {key: value for key, value in values.items() if type(value) is Stream}
 
 
 def is_over(stream: Stream, now_ms: int) -> bool:
@@ -79,7 +81,8 @@ def acknowledged(group: Group, replica_id: int) -> Ranges:
 
 def visible(keyspace: Keyspace) -> dict[bytes, Any]:
     """By key, all data that must be equal in regions that have applied the same effects."""
-    return {key: visible_stream(stream) for key, stream in sorted(streams(keyspace).items())}
+    values = keyspace.databases[0].values
+    return {key: visible_value(value) for key, value in sorted(values.items())}
 
 
 def equal(keyspace: Keyspace) -> dict[str, Any]:
@@ -103,6 +106,15 @@ def equal(keyspace: Keyspace) -> dict[str, Any]:
     }
 
 
+def visible_value(value: Value) -> dict[str, Any]:
+    """What clients can see of a key, as plain values."""
+    if isinstance(value, StringValue):
+        deadline = value.shared.string_deadline_of(None)
+        return {"string": value.data, "deadline": deadline}
+    assert type(value) is Stream
+    return visible_stream(value)
+
+
 def visible_stream(stream: Stream) -> dict[str, Any]:
     """What clients can see of one stream, as plain values."""
     live = entries(stream)
@@ -112,6 +124,7 @@ def visible_stream(stream: Stream) -> dict[str, Any]:
         "entries added": stream.entries_added,
         "max deleted ID": stream.max_deleted_id,
         "deadline": stream.shared.deadline_ms,
+        "hidden string": stream.shared.string,
     }
     shown["groups"] = {}
     for name, group in groups(stream):
@@ -180,6 +193,9 @@ def _local(group: Group) -> dict[str, Any]:
 
 def due_of(shown: Shown) -> dict[str, Any]:
     """The data by the formulas, in the form of :func:`visible`."""
+    deadline = None if shown.deadline == NEVER else shown.deadline
+    if shown.has_string_alone:
+        return {"string": shown.string, "deadline": deadline}
     return {
         "entries": sorted(
             Entry(e.entry_id, e.dot, token_of(e.payload))  # type: ignore[arg-type]
@@ -188,7 +204,8 @@ def due_of(shown: Shown) -> dict[str, Any]:
         "last ID": shown.last_id,
         "entries added": shown.entries_added,
         "max deleted ID": shown.max_deleted_id,
-        "deadline": None if shown.deadline == NEVER else shown.deadline,
+        "deadline": deadline,
+        "hidden string": shown.string,
         "groups": {
             name: (
                 sorted(created.dot for created in creations),

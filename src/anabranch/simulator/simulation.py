@@ -114,7 +114,9 @@ class Simulation:
         self.network = Network(self.timeline, self.chance("network"))
         self.network.reached = self.record.reached
         self.network.on_batch = self.record.leaves
-        self.work = Workload(self.chance("workload"), self.chance("moves"))
+        self.work = Workload(
+            self.chance("workload"), self.chance("moves"), self.chance("registers")
+        )
         self.is_breaking = False
         self.on_progress: Callable[[Simulation], None] = lambda _: None
         """Called at intervals during the faults."""

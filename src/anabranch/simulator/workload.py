@@ -18,6 +18,12 @@ from anabranch.stream.stream import Stream
 MOVING_SHARE: Final = 0.2
 """The share of runs in which streams are copied, dumped and restored continuously."""
 
+STRINGS_SHARE: Final = 0.15
+"""The share of runs whose clients use strings and counters, too."""
+
+STRING_KEYS: Final = (b"s1", b"s2")
+"""The keys of these, under which streams are made now and then."""
+
 MOVED_SHARE: Final = 0.1
 """The share of such commands in these runs."""
 
@@ -48,10 +54,14 @@ def _words(*parts: object) -> Words:
 class Workload:
     """The clients of a run, and what they ask for."""
 
-    def __init__(self, chance: random.Random, moving: random.Random) -> None:
-        """``moving`` are the streams that are copied elsewhere; few runs have any."""
+    def __init__(
+        self, chance: random.Random, moving: random.Random, strings: random.Random
+    ) -> None:
+        """``moving`` are the streams that are copied elsewhere; few runs have any, or strings."""
         self.chance = chance
         self._moving = moving
+        self._strings = strings
+        self.has_strings = strings.random() < STRINGS_SHARE
         self.moves = moving.random() < MOVING_SHARE
         self.payloads: deque[bytes] = deque(maxlen=3)
         """The newest payloads of DUMP in any region."""
@@ -89,6 +99,8 @@ class Workload:
         """The next command of a client in a region."""
         if self.moves and self._moving.random() < MOVED_SHARE:
             return self._move(process)
+        if self.has_strings and self._strings.random() < 0.5:
+            return self._of_a_string()
         while True:
             (maker,) = self.chance.choices(self._makers, self._weights)
             words = maker(self, process, self.chance.choice(self.keys))
@@ -108,6 +120,14 @@ class Workload:
         if dice < 0.7:
             return _words("RESTORE", target, 0, moving.choice(list(self.payloads)), "REPLACE")
         return _words("COPY", key, target, "REPLACE")
+
+    def _of_a_string(self) -> Words:
+        """A command on strings and counters."""
+        chance = self._strings
+        key = chance.choice(STRING_KEYS)
+        rest = chance.choices(_OF_STRINGS, _STRING_WEIGHTS)[0].split()
+        words = _words(rest[0], key, *rest[1:])
+        return [chance.choice(STRING_KEYS) if word == b"KEY" else word for word in words]
 
     def unit(self, process: Process) -> list[Words]:
         """Commands between MULTI and EXEC."""
@@ -337,6 +357,17 @@ def _copy(work: Workload, process: Process, key: bytes) -> Words:
     replace = work.chance.choice(["REPLACE", ""]).split()
     return _words("COPY", key, work.chance.choice(work.keys), *replace)
 
+
+_STRING_MIX: Final = {
+    "INCR": 30, "INCRBYFLOAT 0.1": 5, "DECRBY 7": 5, "SET 10": 8, "SET word": 4, "SET 5 PX 40": 4,
+    "SET 1 NX PX 200": 4, "SET 2 KEEPTTL": 2, "APPEND 1": 3, "SETRANGE 1 2": 2, "GETDEL": 2,
+    "DEL": 6, "PEXPIRE 60": 4, "PEXPIRE 5000": 4, "PERSIST": 2, "XADD * f v": 3, "RENAME KEY": 1,
+    "COPY KEY REPLACE": 1,
+}  # fmt: skip
+"""Commands on a string, without their key, and how often each is chosen."""
+
+_OF_STRINGS: Final = list(_STRING_MIX)
+_STRING_WEIGHTS: Final = list(_STRING_MIX.values())
 
 _IN_UNITS: Final[list[_Maker]] = [_add, _add, _delete_entries, _delete, _create, _destroy]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-from anabranch.stream import by_number
+from anabranch.stream import by_number, register
 from anabranch.stream.groups.group import Group, group_of_regions
 from anabranch.stream.groups.home import GroupHome
 from anabranch.stream.groups.progress import Creation
@@ -117,6 +117,8 @@ def replace_shared(ours: Stream, fresh: Stream) -> None:
 def _keep_places(stream: Stream) -> None:
     """Call this before entries are removed, and what was created or acknowledged changes."""
     for group in stream.groups.values():
+        if group.pending.order is not None:
+            group.pending.order.begin(group.pending.lists)
         group.shared.place(stream.logs)
         group.shared.settled.clear()
 
@@ -170,6 +172,7 @@ def _join_shared(mine: Shared, other: Shared, our: Vector, their: Vector) -> Non
     mine.deleted_ids = join_dots(mine.deleted_ids, other.deleted_ids, our, their)
     mine.surpluses = join_dots(mine.surpluses, other.surpluses, our, their)
     mine.limits = join_dots(mine.limits, other.limits, our, their)
+    _join_strings(mine, other, our, their)
     for pid in set(mine.accepted) | set(other.accepted):
         records = mine.accepted_of(pid)
         join_dots(records, other.accepted.get(pid, {}), our, their)
@@ -187,6 +190,18 @@ def _join_shared(mine: Shared, other: Shared, our: Vector, their: Vector) -> Non
                 del table[iid]
         if not table:
             del mine.tags[pid]
+
+
+def _join_strings(mine: Shared, other: Shared, our: Vector, their: Vector) -> None:
+    for dot, write in mine.writes.items():
+        if dot in other.writes:
+            deadlines = dict(write.deadlines)
+            join_dots(deadlines, dict(other.writes[dot].deadlines), our, their)
+            mine.writes[dot] = write._replace(deadlines=deadlines)
+    mine.writes = join_dots(mine.writes, other.writes, our, their)
+    if mine.counts or other.counts:
+        ours, theirs = register.read_counts(mine.counts), register.read_counts(other.counts)
+        mine.counts = register.pack_counts(register.join_counts(ours, theirs, our, their))
 
 
 def _join_groups(

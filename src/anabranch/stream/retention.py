@@ -152,6 +152,12 @@ def _needed_from(stream: Stream, group: Group, replica_id: int, unacked: bool) -
             found = stream.find_pending(group, entry)
             if found is not None and found[0] == replica_id:
                 return min(position, found[1].position(found[2]))
+    elif group.pending.order is not None:  # what waits for others of its key was given to nobody
+        for entry in group.pending.released:
+            if not entry.delivery_count:
+                found = stream.find_pending(group, entry)
+                if found is not None and found[0] == replica_id:
+                    position = min(position, found[1].position(found[2]))
     return position
 
 

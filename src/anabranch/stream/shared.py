@@ -12,9 +12,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from anabranch.compiling import mypyc_attr
+from anabranch.stream import register
 from anabranch.stream.entry_id import make, split
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.producer import Producers
+from anabranch.stream.register import Cut, Write
 
 Tombstone = bytes | bool
 """The groups that a removal beats although they were created concurrently."""
@@ -22,8 +24,7 @@ Tombstone = bytes | bool
 ALL_GROUPS: Final = True
 NO_GROUP: Final = False
 
-Dot = tuple[int, int]
-"""(replica ID, number) of an effect."""
+Dot = register.Dot
 
 Removals = dict[Tombstone, tuple[Dot, ...]]
 """By what tombstones remove, the newest dot of each replica ID: a context that contains it contains
@@ -124,6 +125,8 @@ class Shared:
         self.limits: dict[Dot, Limits] = _NONE
         self.tags: dict[bytes, dict[bytes, dict[Dot, Tag]]] = _NONE  # producer -> ID -> entries
         self.accepted: dict[bytes, dict[Dot, Accepted]] = _NONE  # bulk producer -> records
+        self.writes: dict[Dot, Write] = _NONE  # SET, see register.py
+        self.counts = b""  # INCR, packed
         self.removals: Removals | None = None  # of the tombstones, if it was computed
 
     @property
@@ -138,6 +141,8 @@ class Shared:
             or self.limits
             or self.tags
             or self.accepted
+            or self.writes
+            or self.counts
         )
 
     def deadline_of(self, known: int | None) -> int | None:
@@ -147,10 +152,7 @@ class Shared:
     @property
     def deadline_ms(self) -> int | None:
         """The latest of concurrent settings; None (never) is later than all."""
-        if not self.deadlines:
-            return None
-        times = self.deadlines.values()
-        return None if None in times else max(time for time in times if time is not None)
+        return register.latest(self.deadlines.values()) if self.deadlines else None
 
     def bury(self, dot: Dot, tombstone: Tombstone, unstable: Dots) -> None:
         """Store a tombstone for a removed key or group, until it is stable."""
@@ -180,6 +182,7 @@ class Shared:
         drop_covered(self.deleted_ids, covered)
         drop_covered(self.surpluses, covered)
         drop_covered(self.limits, covered)
+        drop_covered(self.writes, covered)
         self.drop_tags(covered)
         for pid in list(self.accepted):
             drop_covered(self.accepted[pid], covered)
@@ -222,6 +225,8 @@ class Shared:
         """EXPIRE; returns the resulting deadline."""
         drop_covered(self.deadlines, covered)
         self.deadlines = with_row(self.deadlines, dot, at_ms)
+        if self.writes:
+            self.writes = register.set_deadline(self.writes, dot, at_ms, covered)
         return self.deadline_ms
 
     def set_limits(self, stream: Bearer, dot: Dot, limits: Limits, covered: Covered) -> bool:
@@ -266,6 +271,54 @@ class Shared:
         self.accepted.pop(pid, None)
         return None
 
+    # -- the string of the key, see register.py -----------------------------------------------
+
+    @property
+    def has_string(self) -> bool:
+        """Whether the key has a string, which a stream hides."""
+        return bool(self.writes) or (bool(self.counts) and self.string is not None)
+
+    @property
+    def string(self) -> bytes | None:
+        """The string of the key, or None."""
+        return register.string_of(self.writes, register.read_counts(self.counts))
+
+    def string_deadline_of(self, known: int | None) -> int | None:
+        """The deadline of that string, for which this one was known; None for never."""
+        return register.deadline_of(self.writes, register.read_counts(self.counts), self.deadlines)
+
+    def write(self, dot: Dot, write: Write, covered: Covered) -> None:
+        """SET: replaces the writes and deadlines in its context."""
+        drop_covered(self.writes, covered)
+        drop_covered(self.deadlines, covered)
+        self.writes = with_row(self.writes, dot, write)
+
+    def increase(self, dot: Dot, since: int, total: int, at_ms: int | None) -> None:
+        """INCR: its replica ID has another total."""
+        counts = register.read_counts(self.counts)
+        register.increase(counts, dot, since, total, at_ms)
+        self.counts = register.pack_counts(counts)
+
+    def cut(self, cuts: list[Cut]) -> None:
+        """A write or a deletion has seen these totals; it leaves a tombstone."""
+        if cuts:
+            counts = register.read_counts(self.counts)
+            register.cut(counts, cuts)
+            self.counts = register.pack_counts(counts)
+
+    def prune(self, watermark: Mapping[int, int]) -> bool:
+        """Drop tombstones that every member has; returns whether one is left."""
+        drop_covered(self.tombstones, lambda dot: dot[1] <= watermark.get(dot[0], 0))
+        self.set_tombstones(self.tombstones)
+        if self.tombstones:
+            return True
+        if self.counts:  # no increment that a cut does not know can arrive any more
+            counts = register.read_counts(self.counts)
+            self.counts = register.pack_counts(
+                {replica_id: row for replica_id, row in counts.items() if row.is_alive}
+            )
+        return False
+
     def tags_of(self, pid: bytes) -> dict[bytes, dict[Dot, Tag]]:
         """The table of a producer's idempotent IDs; it is made if there is none."""
         found = self.tags.get(pid)
@@ -293,7 +346,7 @@ class Shared:
         """The tables that have dots as their only keys."""
         return (
             *(self.tombstones, self.deadlines, self.last_ids),
-            *(self.deleted_ids, self.surpluses, self.limits),
+            *(self.deleted_ids, self.surpluses, self.limits, self.writes),
         )
 
     def written(self) -> list[Any] | None:
@@ -316,12 +369,20 @@ class Shared:
                 for pid, dots in self.accepted.items()
                 for dot, each in dots.items()
             ],
+            *([register.plain_writes(self.writes), self.counts] if self.is_register else []),
         ]
+
+    @property
+    def is_register(self) -> bool:
+        """Whether something of a string is stored: earlier versions do not know it."""
+        return bool(self.writes or self.counts)
 
     @classmethod
     def restored(cls, written: list[Any]) -> Shared:
         """Read what :meth:`written` has returned."""
-        tombstones, deadlines, last_ids, deleted_ids, surpluses, limits, tags, accepted = written
+        tombstones, deadlines, last_ids, deleted_ids, surpluses, limits, tags, accepted = written[
+            :8
+        ]
         shared = cls()
         shared.set_tombstones(_table(tombstones, _same))
         shared.deadlines = _table(deadlines, _same)
@@ -335,6 +396,9 @@ class Shared:
             shared.tags_of(pid).setdefault(iid, {})[replica_id, number] = tag
         for pid, replica_id, number, *rest in accepted:
             shared.accepted_of(pid)[replica_id, number] = Accepted(*rest)
+        if len(written) > 8:
+            writes, shared.counts = written[8:]
+            shared.writes = register.read_writes(writes) or _NONE
         return shared
 
     def check(self, stream: Bearer) -> None:
@@ -359,6 +423,9 @@ class _Nothing(Shared):
         """Do nothing: there are no concurrent creations."""
 
     def deadline_of(self, known: int | None) -> int | None:
+        return known
+
+    def string_deadline_of(self, known: int | None) -> int | None:
         return known
 
     def written(self) -> list[Any] | None:

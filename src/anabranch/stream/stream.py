@@ -29,7 +29,7 @@ from anabranch.stream.merge import (
 from anabranch.stream.producer import Producers
 from anabranch.stream.region_log import RegionLog, Share, Span
 from anabranch.stream.retained import Retained
-from anabranch.stream.shared import NOTHING_SHARED, Dot, Shared, Tag, age_rank, drop_covered, winner
+from anabranch.stream.shared import NOTHING_SHARED, Dot, Shared, Tag, age_rank, winner
 
 LONG_BYTES: Final = 2048
 """A stream with a longer new entry is measured soon, and not only when its block is full."""
@@ -369,10 +369,7 @@ class Stream(Counted):
         Empty logs stay: readers by position learn from them whether they had read everything when
         the key was deleted. Those that were never written to are dropped.
         """
-        shared = self.shared
-        drop_covered(shared.tombstones, lambda dot: dot[1] <= watermark.get(dot[0], 0))
-        shared.set_tombstones(shared.tombstones)
-        if shared.tombstones:
+        if self.shared.prune(watermark):
             return True
         for replica_id, log in list(self.logs.items()):
             if log.is_blank and not log.next_position:

@@ -69,6 +69,7 @@ METRICS: Final = [
         policy_consumers_watched consumers whose connections matter to a lease or a consumer-ttl
         policy_dead_lettered_total entries given up, with a copy in a dead-letter stream
         policy_given_up_total entries given up without a copy
+        policy_halted_total keys that an entry has stopped, because of on-poison halt
         policy_redelivered_total released entries that plain reads got, because of a policy
         trimmed_by_policy_total entries that retention removed, because of a policy
         policy_created_groups_total groups that readers made, because of a policy

@@ -184,6 +184,7 @@ def _policies(region: Region) -> dict[str, float]:
         "policy_consumers_watched": len(region.leases.holds),
         "policy_dead_lettered_total": region.stats.policy_dead_lettered,
         "policy_given_up_total": region.stats.policy_given_up,
+        "policy_halted_total": region.stats.policy_halted,
         "policy_redelivered_total": region.stats.policy_redelivered,
         "trimmed_by_policy_total": region.stats.policy_trimmed,
         "policy_created_groups_total": region.stats.policy_created_groups,

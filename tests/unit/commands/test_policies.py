@@ -233,7 +233,7 @@ class Members:
 @pytest.mark.parametrize("level", [1, 2])
 def test_policies_wait_until_every_region_knows_them(level: int) -> None:
     s = Streams()
-    s.host.regions = Members(level)  # type: ignore[assignment]
+    s.region.keyspace.replica.feature_levels = Members(level).feature_levels
     if level == 2:
         s.run("AB.POLICY SET s redeliver first")
     else:

@@ -53,6 +53,7 @@ BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
         max_size=3,
     ),
     repr(list[tuple[int, int]]): st.lists(st.tuples(NUMBERS, NUMBERS), max_size=4),
+    repr(list[tuple[int, int, bytes]]): st.lists(st.tuples(NUMBERS, NUMBERS, BYTES), max_size=4),
     repr(list[tuple[kinds.EntryId, int, int, int]]): st.lists(
         st.tuples(ENTRY_IDS, NUMBERS, NUMBERS, NUMBERS), max_size=4
     ),

@@ -54,7 +54,15 @@ def command(pattern: str, as_json: bool, db: int | None, **options: Any) -> None
 
 def done_since_the_start(info: dict[str, Any]) -> str:
     """The figures of INFO on what policies have done, in words."""
-    words = ("released", "redelivered", "dead_lettered", "given_up", "redriven", "trimmed")
+    words = (
+        "released",
+        "redelivered",
+        "dead_lettered",
+        "given_up",
+        "halted",
+        "redriven",
+        "trimmed",
+    )
     found = [f"{info[f'policy_{word}']:,} {word.replace('_', '-')}" for word in words]
     return ", ".join([*found, f"{info['scheduled_added']:,} scheduled ones added"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from anabranch.commands.extensions.policies import HOMES_LEVEL
-from anabranch.commands.extensions.regions import cluster, member, require_level
+from anabranch.commands.extensions.regions import cluster, member
 from anabranch.commands.stream.options import stream_and_group
 from anabranch.effects.acknowledging import GroupPlace
 from anabranch.effects.apply_homes import asking, leaving, taken_by
@@ -89,7 +89,7 @@ def home_move(ctx: Context, args: list[bytes]) -> bytes:
     target = member(ctx.replica, args[5])
     if target == present.region:
         raise CommandError("ERR this region is the home of the group already")
-    require_level(ctx, HOMES_LEVEL, "home regions")
+    ctx.replica.require_level(HOMES_LEVEL, "home regions")
     left = _waiting_for(ctx, place)
     if left:
         raise CommandError(
@@ -133,7 +133,7 @@ def home_take(ctx: Context, args: list[bytes]) -> bytes | None:
     if ctx.waiter is None:
         if ctx.in_exec:
             raise CommandError("ERR AB.HOME TAKE without FORCE waits for the home: not in MULTI")
-        require_level(ctx, HOMES_LEVEL, "home regions")
+        ctx.replica.require_level(HOMES_LEVEL, "home regions")
         ctx.emit(asking(place, present, ours))
         ctx.changes += 1
     ctx.block(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.commands.extensions.regions import cluster, member, require_level
+from anabranch.commands.extensions.regions import cluster, member
 from anabranch.config.policies import (
     POLICIES,
     conflict_in,
@@ -89,7 +89,7 @@ def policy_set(ctx: Context, args: list[bytes]) -> bytes:
             value = b"%d" % member(cluster(ctx)[0], value)
         rows[name] = _text(name, value)
     _check_together(ctx, subject, rows)
-    require_level(ctx, _LEVEL, "policies")
+    ctx.replica.require_level(_LEVEL, "policies")
     _check_home(ctx, subject, rows)
     plain: list[tuple[bytes, bytes | None]] = [
         (name.encode(), text.encode("utf-8", "surrogateescape")) for name, text in rows.items()
@@ -107,7 +107,7 @@ def _check_home(ctx: Context, subject: Subject, rows: dict[str, str]) -> None:
     """Refuse to give a group another home: its present home would not hand over."""
     if _HOME not in rows:
         return
-    require_level(ctx, HOMES_LEVEL, "home regions")
+    ctx.replica.require_level(HOMES_LEVEL, "home regions")
     known = ctx.db.policies.rules.get(subject, {}).get(_HOME.encode())
     text = None if known is None else known.text
     if text is not None and text != rows[_HOME].encode():

@@ -1,9 +1,10 @@
 """AB.REDRIVE: gives dead letters back to the group that gave them up.
 
 If the entry is still in its stream, it becomes released in that group, with a delivery count of 0;
-no other group gets it. Otherwise it is added again, once, under an idempotent ID. The copy is
-removed. All effects of a command are in one turn of the log. With a RATE the command gives back the
-first ones, and the server goes on with what was there (:class:`Redrive`), until it stops.
+no other group gets it, and a key that it has stopped goes on with it. Otherwise it is added again,
+once, under an idempotent ID. The copy is removed. All effects of a command are in one turn of the
+log. With a RATE the command gives back the first ones, and the server goes on with what was there
+(:class:`Redrive`), until it stops.
 """
 
 from __future__ import annotations
@@ -226,8 +227,10 @@ def _give_back(
     if entry_id > group.progress.last_delivered_id:
         return "the group has not been given the entry yet: it was set back"
     pairs = value.claimable(group, entry_id)
-    if any(entry is not None for _, entry in pairs):
-        return "the entry is pending in the group"
+    policy = None if group.policed is None else group.policed.policy
+    for _, entry in pairs:
+        if entry is not None and (policy is None or not policy.is_halted(entry)):
+            return "the entry is pending in the group"
     rows = [(entry_id, found[0], 0, 0) for found, _ in pairs if found is not None]
     if is_dry:
         return ""

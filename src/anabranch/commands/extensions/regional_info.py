@@ -13,17 +13,19 @@ from anabranch.engine.policy_facts import LeaseState, lease_states, retention_st
 from anabranch.errors import CommandError
 from anabranch.keyspace.agreement import agreement_digest, preparing
 from anabranch.keyspace.replica import epoch_of, region_of
+from anabranch.keyspace.values import StringValue, Value
 from anabranch.resp.encode import ZERO, integer
 from anabranch.resp.values import Map
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import text
-from anabranch.stream.groups.group import Group
 from anabranch.stream.numbering import number_of
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
+from anabranch.stream.register import amount_text, ranked, read_counts
 from anabranch.stream.renumbering import counted
-from anabranch.stream.shared import ALL_GROUPS, NO_GROUP, NOTHING_SHARED, Dot, Tombstone
+from anabranch.stream.shared import ALL_GROUPS, NO_GROUP, NOTHING_SHARED, Dot, Shared, Tombstone
 from anabranch.stream.stream import Stream
+from anabranch.stream.turns import settle_order
 
 
 def _replica_id(replica_id: int) -> list[int]:
@@ -40,9 +42,12 @@ def _rows(vector: Mapping[int, int]) -> list[list[int]]:
 
 
 def info(ctx: Context, args: list[bytes]) -> bytes:
-    """AB.INFO [key [GROUP group]]: figures of this region, of a stream in it, or of a group."""
+    """AB.INFO [key [GROUP group]]: figures of this region, of a stream, a string or a group."""
     if len(args) == 1:
         return ctx.reply(_region(ctx))
+    string = ctx.db.values.get(args[1]) if len(args) == 2 else None
+    if isinstance(string, StringValue) and string.shared.is_register and ctx.read(args[1]):
+        return ctx.reply(Map([("exists", 1), *_string(string.shared, string.data)]))
     stream = ctx.read_stream(args[1])
     if len(args) > 2:
         if len(args) != 4 or args[2].upper() != b"GROUP":
@@ -69,10 +74,11 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
                 ("mark-count", len(tombstones)),
                 ("marks", [_tombstone(dot, tombstones[dot]) for dot in sorted(tombstones)]),
                 ("held-back-by", _held_back_by(ctx, tombstones)),
-                ("groups", [_group(name, stream.groups[name]) for name in sorted(stream.groups)]),
+                ("groups", [_group(stream, name) for name in sorted(stream.groups)]),
                 ("scheduled", ctx.db.timetables.count(args[1])),
                 ("ledger-records", len(stream.ledger.records)),
                 ("retention", _retention(stream, ctx.now_ms)),
+                *_if_any("hidden-string", stream.shared.string),
             ]
         )
     )
@@ -138,8 +144,32 @@ def _region(ctx: Context) -> Map:
             ("held-back-by", _held_back_by(ctx, [] if oldest is None else [oldest])),
             ("held-tags", len(replica.conflicts)),
             ("held-tag-bytes", replica.conflicts.size),
+            *_if_any("hidden-strings", [list(each) for each in sorted(replica.hidden_strings)]),
         ]
     )
+
+
+def _if_any(name: str, value: Any) -> list[tuple[str, Any]]:
+    """A field that is there only if something is hidden."""
+    return [(name, value)] if value else []
+
+
+def _string(shared: Shared, data: bytes) -> list[tuple[str, Any]]:
+    """What regions share of a string: all writes, the one that counts first, and increments."""
+    writes = [(dot, shared.writes[dot]) for dot in ranked(shared.writes)]
+    return [
+        ("string", data),
+        ("writes", [[*_replica_id(at[0]), at[1], row.stamp_ms, row.data] for at, row in writes]),
+        (
+            "increments",
+            [
+                [*_replica_id(replica_id), row.number, amount_text(row.amount)]
+                for replica_id, row in sorted(read_counts(shared.counts).items())
+                if row.is_alive
+            ],
+        ),
+        ("mark-count", len(shared.tombstones)),
+    ]
 
 
 def _held_back_by(ctx: Context, tombstones: Iterable[Dot]) -> list[int]:
@@ -200,7 +230,8 @@ def _tombstone(dot: Dot, tombstone: Tombstone) -> list[Any]:
     return [*_replica_id(dot[0]), dot[1], what, group]
 
 
-def _group(name: bytes, group: Group) -> Map:
+def _group(stream: Stream, name: bytes) -> Map:
+    group = stream.groups[name]
     creations = [
         [*_replica_id(replica_id), number, b"$" if start is None else text(start)]
         for (replica_id, number), (_, start, _) in sorted(group.shared.creations.items())
@@ -214,6 +245,9 @@ def _group(name: bytes, group: Group) -> Map:
         for replica_id, some in sorted(group.runs.by_replica_id.items())
         for run in some
     ]
+    policed = group.policed
+    if policed is not None and policed.order is not None:
+        settle_order(stream, group)
     return Map(
         [
             ("name", name),
@@ -223,7 +257,9 @@ def _group(name: bytes, group: Group) -> Map:
             ("acknowledged", _intervals(acknowledged)),
             ("delivered", _intervals(group.shared.delivered)),
             ("runs", runs),
-            ("policies", Map({} if group.policed is None else group.policed.policy.texts)),
+            ("policies", Map({} if policed is None else policed.policy.texts)),
+            ("released", len(group.pending.released)),
+            ("halted-keys", 0 if policed is None else len(policed.halted)),
         ]
     )
 
@@ -272,7 +308,7 @@ def _by_region(counts: Iterable[tuple[int, int]]) -> dict[int, int]:
 
 
 def digest(ctx: Context, args: list[bytes]) -> bytes | None:
-    """AB.DIGEST key [key ...]: the digest of each stream by which regions compare it, or null."""
+    """AB.DIGEST key [key ...]: the digest of each stream or string by which regions compare it."""
     return ctx.in_slices(args, _digest(ctx, args))
 
 
@@ -282,14 +318,16 @@ def _digest(ctx: Context, args: list[bytes]) -> Steps[list[bytes]]:
         value = ctx.db.values.get(key)
         if isinstance(value, Stream):
             yield from preparing(value)
-    found: list[str | None] = []
-    for key in args[1:]:
-        stream = ctx.read_stream(key)
-        if stream is None:
-            found.append(None)
-        else:
-            found.append(f"{agreement_digest(stream, ctx.db.deadlines.get(key)):032x}")
-    return [ctx.reply(found)]
+    return [ctx.reply([_digest_of(ctx, key) for key in args[1:]])]
+
+
+def _digest_of(ctx: Context, key: bytes) -> str | None:
+    value: Value | None = ctx.read(key)
+    if not (isinstance(value, StringValue) and value.shared.is_register):
+        value = ctx.read_stream(key)
+    if value is None:
+        return None
+    return f"{agreement_digest(value, ctx.db.deadlines.get(key)):032x}"
 
 
 # -- AB.EQUALIDS ------------------------------------------------------------------------------

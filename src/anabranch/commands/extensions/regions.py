@@ -253,20 +253,6 @@ def cluster(ctx: Context) -> tuple[Replica, HostRegions]:
     return ctx.replica, regions
 
 
-def require_level(ctx: Context, level: int, what: str) -> None:
-    """Refuse what a member does not understand, or may not: one that has not reported its level."""
-    regions = ctx.server.host.regions
-    if regions is None:
-        return
-    behind = [number for number, each in regions.feature_levels().items() if each < level]
-    if behind:
-        names = [ctx.replica.members[each].name for each in behind if each in ctx.replica.members]
-        raise CommandError(
-            f"ERR region {', '.join(names) or behind[0]} does not know {what}, or has not been "
-            "heard of since this one started: update it, connect it or remove it, then try again"
-        )
-
-
 def member(replica: Replica, raw: bytes) -> int:
     """The number of a member, from its number or its name; CommandError if there is none."""
     word = raw.decode("utf-8", "replace")

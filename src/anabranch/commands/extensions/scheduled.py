@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from anabranch.commands.extensions.regions import require_level
 from anabranch.config.policies import duration_ms
 from anabranch.effects import kinds
 from anabranch.engine import texts
@@ -149,7 +148,7 @@ def schedule(ctx: Context, args: list[bytes]) -> bytes:
             f"ERR {most} entries are scheduled, as many as schedule-max-entries allows: cancel "
             "some, or raise it by CONFIG SET"
         )
-    require_level(ctx, _LEVEL, "scheduled entries")
+    ctx.replica.require_level(_LEVEL, "scheduled entries")
     known = timetables.entries.get((key, handle))
     stamp_ms = ctx.now_ms if known is None else max(ctx.now_ms, known.stamp_ms + 1)
     ctx.emit(

@@ -448,8 +448,9 @@ def _latencystats(ctx: Context, _facts: _Facts) -> _Lines:
 
 
 _OF_POLICIES = (
-    *("policy_released", "policy_dead_lettered", "policy_given_up", "policy_redriven"),
-    *("policy_removed_consumers", "policy_redelivered", "policy_trimmed", "policy_created_groups"),
+    *("policy_released", "policy_dead_lettered", "policy_given_up", "policy_halted"),
+    *("policy_redriven", "policy_removed_consumers", "policy_redelivered", "policy_trimmed"),
+    "policy_created_groups",
 )
 
 

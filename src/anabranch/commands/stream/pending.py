@@ -40,6 +40,7 @@ from anabranch.stream.groups.group import Group
 from anabranch.stream.groups.pending import MAX_DELIVERIES
 from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.stream import Stream
+from anabranch.stream.turns import is_ahead, settle_order
 
 _ACKNOWLEDGE: Final = kinds.Acknowledge  # a name of an interpreted module is looked up each time
 
@@ -277,11 +278,13 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
     if options.last_id > group.progress.last_delivered_id:
         ctx.emit(kinds.AdvanceGroup(db, key, name, options.last_id))
         ctx.changes += 1
+    _settle(stream, group)
     claim = _Claim(ctx, key, name, group, consumer)
     too_often: list[PendingEntry] = []
     for entry_id in ids:
-        if entry_id in claim.taken:  # its time and count have changed
-            claim.assign()
+        if entry_id in claim.taken or group.pending.order is not None:
+            claim.assign()  # its time and count have changed, or whose turn it is
+            _settle(stream, group)
         candidates = stream.claimable(group, entry_id)
         ghosts = [entry for found, entry in candidates if found is None and entry is not None]
         if ghosts:  # at once: forgetting one may acknowledge the others of this ID
@@ -290,9 +293,11 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
         for found, entry in candidates:
             if found is None:
                 continue
-            if entry is None and not options.force:
+            if entry is None and (not options.force or _must_wait(stream, group, found)):
                 continue
-            if entry is not None and not _is_idle(group, entry, consumer, ctx.now_ms, min_idle):
+            if entry is not None and not _is_idle(
+                (stream, group), entry, consumer, ctx.now_ms, min_idle
+            ):
                 continue
             if entry is not None and options.delivers and gives_up(group, entry):
                 too_often.append(entry)
@@ -305,9 +310,29 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
             delivery_ms = ctx.now_ms if options.delivery_ms is None else options.delivery_ms
             claim.add(found, entry_id, delivery_ms, count, justid=options.justid)
     claimed = claim.reply()
+    _settle(stream, group)  # while what FORCE has made pending exists
     if too_often:
         give_up(ctx, Whose(db, key, name, group), too_often, CLAIM)
     return claimed
+
+
+def _settle(stream: Stream, group: Group) -> None:
+    """Know whose turn it is, if the group has an order per key."""
+    if group.policed is not None and group.policed.order is not None:
+        settle_order(stream, group)
+
+
+def _must_wait(stream: Stream, group: Group, found: tuple[int, Block, int]) -> bool:
+    """Whether an entry that is not pending has to wait for others of its key."""
+    order = group.pending.order
+    if order is None:
+        return False
+    block, index = found[1:]
+    entry_id = block.ids[index]
+    if not order.is_settled or group.progress.is_undelivered(stream.logs, entry_id):
+        return True
+    key = order.key_of(bytes(block.fragment(index)))
+    return key is not None and not order.admits(key, entry_id, None)
 
 
 def _forgotten(
@@ -319,13 +344,22 @@ def _forgotten(
     return kinds.Acknowledge(ctx.db.index, key, name, ids, dots)
 
 
-def _is_idle(group: Group, entry: PendingEntry, claimer: bytes, now_ms: int, min_idle: int) -> bool:
+def _is_idle(
+    place: tuple[Stream, Group], entry: PendingEntry, claimer: bytes, now_ms: int, min_idle: int
+) -> bool:
     """Whether an entry may be claimed; a released one always may.
 
     What another consumer holds by a lease, or what has to wait for its backoff, is not idle: it may
-    be claimed without a minimum alone.
+    be claimed without a minimum alone. What waits for another entry of its key is not idle at all.
     """
+    stream, group = place
     owner = entry.consumer
+    policed = group.policed
+    order = None if policed is None else policed.order
+    if policed is not None and order is not None:
+        is_next = order.is_settled and order.may_go(entry) and entry not in policed.halted
+        if not is_next or (owner is None and is_ahead(stream, group, entry)):
+            return False
     if owner is None:
         return not min_idle or group.policed is None or group.policed.policy.due_ms(entry) <= now_ms
     if group.policed is not None and group.policed.policy.lease.mode and min_idle > 0:
@@ -400,6 +434,7 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
     count, justid = _autoclaim_options(args)
     stream, group = stream_and_group(ctx, key, name)
     check_home(ctx, key, name, group)
+    _settle(stream, group)
     claim = _Claim(ctx, key, name, group, consumer)
     attempts = count * AUTOCLAIM_ATTEMPTS
     ghosts: list[PendingEntry] = []
@@ -423,7 +458,7 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
         if found is None:
             ghosts.append(entry)
             continue
-        if not _is_idle(group, entry, consumer, ctx.now_ms, min_idle):
+        if not _is_idle((stream, group), entry, consumer, ctx.now_ms, min_idle):
             continue
         if not justid and gives_up(group, entry):
             too_often.append(entry)

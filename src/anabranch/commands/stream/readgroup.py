@@ -25,7 +25,7 @@ from anabranch.engine.arguments import id_argument
 from anabranch.engine.context import Context
 from anabranch.engine.holding import use_name
 from anabranch.engine.homing import check_home
-from anabranch.engine.releasing import CLAIM, Whose, give_up, gives_up
+from anabranch.engine.releasing import CLAIM, Whose, acknowledge, give_up, gives_up
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.waiter import Condition
@@ -33,12 +33,15 @@ from anabranch.pattern import compile_glob
 from anabranch.resp.encode import bulk, null_array
 from anabranch.stream.entry_id import MAX_ID, text
 from anabranch.stream.groups.group import Group
+from anabranch.stream.groups.ordering import Ordering
 from anabranch.stream.groups.pending import MAX_DELIVERIES
 from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.groups.pending_list import Consumer
 from anabranch.stream.groups.policy import Policed
 from anabranch.stream.packed_ids import between
+from anabranch.stream.region_log import Span
 from anabranch.stream.stream import Stream
+from anabranch.stream.turns import is_ahead, settle_order
 
 _MEANINGLESS = (
     "ERR The {0} ID is meaningless in the context of XREADGROUP: you want to read the history of "
@@ -51,6 +54,9 @@ _CREATE_CONSUMER: Final = kinds.CreateConsumer
 
 _DELIVERY_BYTES = len(b":0\r\n:0\r\n")
 """What CLAIM adds to a new entry in the reply."""
+
+_WAITING_AT_ONCE: Final = 1000
+"""Entries that one read lets wait: some milliseconds."""
 
 _Served = list[tuple[bytes, list[bytes], int]]
 _Row = tuple[int, int, int, int]
@@ -105,7 +111,7 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
         _News(name, ctx.replica.region, claims=request.claim_ms is not None),
         null_array(ctx.resp3),
         fails_without_key=True,
-        recheck_ms=_next_claim(ctx, plans, request),
+        recheck_ms=_next_look(ctx, plans, request),
         request=request,
     )
     return None
@@ -178,9 +184,13 @@ def _start_of_absent(ctx: Context, key: bytes, name: bytes) -> int | None:
 
 def _has_for(stream: Stream, group: Group) -> bool:
     """Whether a plain read may get something."""
+    policed = group.policed
+    if policed is not None and (order := policed.order) is not None:
+        if not settle_order(stream, group) or policed.ripe or order.must_look:
+            return True
+        return not order.stuck and stream.has_for(group)
     if stream.has_for(group):
         return True
-    policed = group.policed
     if policed is None or not policed.policy.redelivers:
         return False
     return bool(policed.ripe if policed.policy.backoff else group.pending.released)
@@ -287,7 +297,7 @@ def _claim(
 ) -> list[bytes]:
     """Released entries in NACK order, then entries idle for long enough, the oldest first."""
     _, stream, group, _ = plan
-    candidates = _claimable(stream, group, ctx.now_ms, request.claim_ms or 0)
+    candidates = _claimable(stream, group, ctx.now_ms, request.claim_ms or 0, most)
     chunks, rows = _taken(ctx, plan, request, budget, most, candidates)
     _assign(ctx, plan, request, rows)
     return chunks
@@ -340,12 +350,19 @@ def _assign(ctx: Context, plan: _Plan, request: ReadRequest, rows: list[_Row]) -
 
 
 def _claimable(
-    stream: Stream, group: Group, now_ms: int, min_idle_ms: int
+    stream: Stream, group: Group, now_ms: int, min_idle_ms: int, most: int
 ) -> Iterator[PendingEntry]:
-    """Candidates in the order in which CLAIM serves them. Nothing must change meanwhile."""
-    for entry in stream.released(group):
-        if not min_idle_ms or _is_due(group, entry, now_ms):
-            yield entry
+    """Candidates in the order in which CLAIM serves them. Nothing must change meanwhile.
+
+    With an order per key there are at most so many released ones.
+    """
+    policed = group.policed
+    if policed is not None and policed.order is not None:
+        yield from _in_order(stream, group, policed, now_ms, most)
+    else:
+        for entry in stream.released(group):
+            if not min_idle_ms or _is_due(group, entry, now_ms):
+                yield entry
     if _is_leased(group) and min_idle_ms:
         return  # what a consumer holds is not idle
     oldest_ms = stream.oldest_delivery_ms(group)
@@ -371,8 +388,24 @@ def _with_delivery(fragment: bytes, idle_ms: int, deliveries: int) -> bytes:
     return b"*4\r\n%b:%d\r\n:%d\r\n" % (bytes(fragment[4:]), idle_ms, deliveries)
 
 
+def _next_look(ctx: Context, plans: list[_Plan], request: ReadRequest) -> int:
+    """The time at which a blocked reader must look again, 0 for never.
+
+    With an order per key a read may have left something to do, or time decides whose turn it is.
+    """
+    found = _next_claim(ctx, plans, request)
+    for _, _, group, _ in plans:
+        policed = group.policed
+        if policed is not None and (order := policed.order) is not None:
+            at_ms = ctx.now_ms if order.must_look else policed.next_due_ms()
+            if at_ms is not None:
+                at_ms = max(at_ms, ctx.now_ms + 1)
+                found = min(found or at_ms, at_ms)
+    return found
+
+
 def _next_claim(ctx: Context, plans: list[_Plan], request: ReadRequest) -> int:
-    """The time at which a blocked reader with CLAIM must look again, 0 for never.
+    """The time at which a reader with CLAIM must look again, 0 for never.
 
     A pending entry may reach the idle time before anything else happens. If nothing is pending, an
     entry may become pending now and reach it after the whole idle time.
@@ -407,9 +440,11 @@ def _within_room(group: Group, request: ReadRequest, limit: int) -> int:
 
 
 def _redeliverable(
-    stream: Stream, group: Group, policed: Policed, now_ms: int
+    stream: Stream, group: Group, policed: Policed, now_ms: int, most: int
 ) -> Iterable[PendingEntry]:
     """Released entries as plain reads get them. Nothing must change meanwhile."""
+    if policed.order is not None:
+        return _in_order(stream, group, policed, now_ms, most)
     return _ripe(group, policed, now_ms) if policed.policy.backoff else stream.released(group)
 
 
@@ -421,16 +456,62 @@ def _ripe(group: Group, policed: Policed, now_ms: int) -> Iterator[PendingEntry]
             yield entry
 
 
+def _in_order(
+    stream: Stream, group: Group, policed: Policed, now_ms: int, most: int
+) -> list[PendingEntry]:
+    """Released entries whose turn it is, at most so many (-1: any number); they exist."""
+    order = policed.order
+    assert order is not None
+    ripe = policed.ripen(group.pending.released, now_ms)
+    while True:
+        found: list[PendingEntry] = []
+        gone: list[PendingEntry] = []
+        for entry in ripe:
+            if len(found) == most:
+                break
+            if policed.policy.due_ms(entry) > now_ms:
+                continue
+            if stream.find_pending(group, entry) is None:
+                gone.append(entry)
+            elif not is_ahead(stream, group, entry):
+                found.append(entry)
+        if not gone:
+            return found
+        order.deleted(gone)
+
+
+def _forget_deleted(ctx: Context, plan: _Plan, request: ReadRequest, order: Ordering) -> None:
+    """Acknowledge deleted entries that no consumer has: nobody else would, as nobody gets them."""
+    key, stream, group, _ = plan
+    while order.suspects:
+        suspects = list(order.suspects)
+        order.suspects.clear()
+        order.deleted([each for each in suspects if stream.find_pending(group, each) is None])
+    gone = [
+        entry
+        for entry in dict.fromkeys(order.gone)
+        if entry in group.pending.released and stream.find_pending(group, entry) is None
+    ]
+    order.gone.clear()
+    order.stuck = False
+    if gone:
+        assert request.group is not None
+        acknowledge(ctx, Whose(ctx.db.index, key, request.group, group), gone)
+
+
 def _redeliver(
     ctx: Context,
     plan: _Plan,
     request: ReadRequest,
     budget: ReplyBudget | None,
     most: int,
+    *,
+    is_rest: bool = False,
 ) -> list[bytes]:
     """Released entries in the order of release, if a policy gives them to plain reads.
 
-    With NOACK they are acknowledged at once, as new entries are.
+    With NOACK they are acknowledged at once, as new entries are. ``is_rest``: what is new has had
+    its share.
     """
     key, stream, group, _ = plan
     policed = group.policed
@@ -438,12 +519,12 @@ def _redeliver(
         return []
     if most < 0:
         most = request.maxcount or -1
-    if most > 0 and stream.has_for(group):
+    if most > 0 and not is_rest and stream.has_for(group):
         new = sum(high - low for _, (_, low, high) in stream.spans_for(group, most))
         most = policed.share(most, new)
     if not most:
         return []
-    candidates = _redeliverable(stream, group, policed, ctx.now_ms)
+    candidates = _redeliverable(stream, group, policed, ctx.now_ms, most)
     chunks, rows = _taken(ctx, plan, request, budget, most, candidates)
     ctx.stats.policy_redelivered += len(rows)
     if rows and request.noack:
@@ -452,6 +533,167 @@ def _redeliver(
         ctx.emit(kinds.Acknowledge(ctx.db.index, key, request.group, ids))
     else:
         _assign(ctx, plan, request, rows)
+    return chunks
+
+
+_Fresh = dict[int, list[int]]
+"""The IDs of new entries by replica ID, ascending."""
+
+
+def _hand_out(
+    ctx: Context, plan: _Plan, request: ReadRequest, by_region: _Fresh, *, is_pending: bool
+) -> None:
+    """The consumer has these entries from now on, or has had them with NOACK."""
+    key, stream, group, _ = plan
+    for region, ids in by_region.items():
+        assert request.group is not None
+        ctx.emit(
+            _DELIVER(
+                ctx.db.index,
+                key,
+                request.group,
+                request.consumer,
+                region,
+                ids,
+                ctx.now_ms,
+                group.progress.entries_read_after(stream, ids),
+                is_pending,
+            )
+        )
+
+
+def _new_in_order(
+    ctx: Context, plan: _Plan, request: ReadRequest, budget: ReplyBudget | None, limit: int
+) -> list[bytes]:
+    """New entries that wait for no other one of their key.
+
+    Those before them that do are pending without a consumer from now on.
+    """
+    key, stream, group, _ = plan
+    sorting = _Sorting(group, request)
+    if limit and not (budget is not None and budget.exhausted):
+        for region, (block, low, high) in stream.spans_for(group):
+            if not sorting.take(region, (block, low, high), budget, limit):
+                break
+    by_region, waiting = sorting.by_region, sorting.waiting
+    if not by_region:
+        return []
+    _hand_out(ctx, plan, request, by_region, is_pending=not request.noack or bool(waiting))
+    if waiting:
+        assert request.group is not None
+        ctx.emit(kinds.Assign(ctx.db.index, key, request.group, None, waiting))
+        ctx.changes += 1
+        if request.noack:
+            pending = group.pending
+            found = [pending.lists[region].entries[each] for region, each in sorting.given]
+            acknowledge(ctx, Whose(ctx.db.index, key, request.group, group), found)
+    sorting.order.settle_as(group.pending.lists, sorting.keys)
+    return sorting.chunks
+
+
+class _Sorting:
+    """The new entries of one read: those that are given, and those that have to wait."""
+
+    __slots__ = (
+        *("_group", "_request", "_room", "_taken"),
+        *("by_region", "chunks", "given", "keys", "order", "waiting"),
+    )
+
+    def __init__(self, group: Group, request: ReadRequest) -> None:
+        policed = group.policed
+        assert policed is not None
+        assert policed.order is not None
+        self._group = group
+        self._request = request
+        self.order = policed.order
+        self._room = policed.policy.waiting_max - len(group.pending.released)
+        self._taken: set[bytes] = set()
+        self.by_region: _Fresh = {}
+        self.chunks: list[bytes] = []
+        self.given: list[tuple[int, int]] = []
+        self.keys: dict[int, list[bytes | None]] = {}
+        self.waiting: list[_Row] = []
+
+    def take(self, region: int, span: Span, budget: ReplyBudget | None, limit: int) -> bool:
+        """Take the entries of a span; False if the read is over."""
+        block, low, high = span
+        order = self.order
+        is_claim, noack = self._request.claim_ms is not None, self._request.noack
+        ids = self.by_region.setdefault(region, [])
+        keys = self.keys.setdefault(region, [])
+        for index in range(low, high):
+            if len(self.chunks) == limit:
+                break
+            fragment = bytes(block.fragment(index))
+            entry_id = block.ids[index]
+            key = order.key_of(fragment)
+            if key is not None and self._must_wait(region, entry_id, key):
+                if not self._may_wait():
+                    break
+                self.waiting.append((entry_id, region, 0, 0))
+                self._taken.add(key)
+            else:
+                extra = _DELIVERY_BYTES if is_claim else 0
+                if budget is not None and budget.cut(block, index, index + 1, extra) == index:
+                    break
+                if key is not None and not noack:
+                    self._taken.add(key)
+                self.chunks.append(_with_delivery(fragment, 0, 0) if is_claim else fragment)
+                if noack:
+                    self.given.append((region, entry_id))
+            ids.append(entry_id)
+            keys.append(key)
+        else:
+            return True
+        if not ids:
+            del self.by_region[region]
+        return False
+
+    def _must_wait(self, region: int, entry_id: int, key: bytes) -> bool:
+        """Whether it is not the turn of a new entry."""
+        if key in self._taken:
+            return True
+        if self.order.is_free(key):
+            return False
+        pending = self._group.pending.lists.get(region)
+        known = None if pending is None else pending.get(entry_id)
+        return not self.order.admits(key, entry_id, known)
+
+    def _may_wait(self) -> bool:
+        """Whether one more may wait."""
+        waiting, order = len(self.waiting), self.order
+        order.stuck = waiting >= self._room
+        order.must_look = not order.stuck and waiting >= _WAITING_AT_ONCE
+        return not order.stuck and not order.must_look
+
+
+def _deliver_in_order(
+    ctx: Context, plan: _Plan, request: ReadRequest, budget: ReplyBudget | None
+) -> list[bytes]:
+    """What :func:`_deliver` gives, of each key one entry."""
+    _, stream, group, _ = plan
+    policed = group.policed
+    assert policed is not None
+    assert policed.order is not None
+    order = policed.order
+    order.must_look = not settle_order(stream, group)
+    chunks: list[bytes] = []
+    while not order.must_look:
+        _forget_deleted(ctx, plan, request, order)
+        limit = _within_room(group, request, request.count)
+        if not limit:
+            break
+        give = _redeliver if request.claim_ms is None else _claim
+        chunks = give(ctx, plan, request, budget, limit)
+        left = limit - len(chunks) if limit > 0 else limit
+        chunks += _new_in_order(ctx, plan, request, budget, left)
+        if limit > len(chunks) and request.claim_ms is None:
+            left = limit - len(chunks)
+            chunks += _redeliver(ctx, plan, request, budget, left, is_rest=True)
+        if chunks or not order.gone:  # otherwise what is gone has let others go
+            order.must_look |= bool(order.gone)
+            break
+    ctx.changes += len(chunks) > 0
     return chunks
 
 
@@ -470,6 +712,9 @@ def _deliver(
     limit = request.count
     policed = group.policed
     if policed is not None:
+        if policed.order is not None:
+            chunks = _deliver_in_order(ctx, (key, stream, group, None), request, budget)
+            return chunks, len(chunks)
         limit = _within_room(group, request, limit)
         if not limit:
             return [], 0
@@ -481,7 +726,7 @@ def _deliver(
         limit -= len(chunks)
     count = len(chunks)
     extra = 0 if request.claim_ms is None else _DELIVERY_BYTES
-    by_region: dict[int, list[int]] = {}
+    by_region: _Fresh = {}
     for region, (block, low, span_high) in stream.spans_for(group, limit):
         high = span_high if budget is None else budget.cut(block, low, span_high, extra)
         if high > low:
@@ -497,21 +742,9 @@ def _deliver(
                 chunks += [_with_delivery(block.fragment(i), 0, 0) for i in range(low, high)]
         if high < span_high:
             break
-    for region, ids in by_region.items():
-        assert request.group is not None
-        ctx.emit(
-            _DELIVER(
-                ctx.db.index,
-                key,
-                request.group,
-                request.consumer,
-                region,
-                ids,
-                ctx.now_ms,
-                group.progress.entries_read_after(stream, ids),
-                not request.noack,
-            )
-        )
+    if by_region:
+        plan = key, stream, group, None
+        _hand_out(ctx, plan, request, by_region, is_pending=not request.noack)
     if chunks:
         ctx.changes += 1
     return chunks, count

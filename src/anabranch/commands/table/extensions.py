@@ -183,6 +183,18 @@ ab.seal 2 sealing.seal 0.1.0 write fast
     does: Ends a stream: it takes no more entries, and readers see the end.
     cost: O(W), W being the clients that wait for the stream.
     keys: RW update
+ab.skip -4 skipping.skip 0.1.0 write fast
+    key group value [value ...]
+    does: Lets keys go on that an entry has stopped (on-poison halt): acknowledges that entry.
+    cost: O(N), N being the values.
+    keys: RW update
+    help: 0.1.0 stream
+    acl: stream
+ab.skip|list -4 skipping.skip_list 0.1.0 readonly
+    key group [COUNT count]
+    does: Lists the keys of a group that an entry has stopped, and the entry.
+    cost: O(N), N being the keys that are listed.
+    keys: @2 RO access
 ab.peers 1 regions.peers 0.1.0 stale
     does: Shows link and lag of every other region.
     cost: O(R), R being the regions.

@@ -227,7 +227,7 @@ class RegionRun:
         self.machine.work_ms = self.machine.late_ms = (0,)
         self.machine.secret = ""
         self.machine.commands = world.commands
-        self._work = Workload(_Fixed(0), _Fixed(0))
+        self._work = Workload(_Fixed(0), _Fixed(0), _Fixed(0))
         self._work.mode = settings.xadd_id_uniqueness_mode
         self._work.conflict = settings.idmp_conflict
         self._work.keys = list(world.keys)

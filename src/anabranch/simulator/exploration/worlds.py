@@ -282,6 +282,41 @@ WORLDS: Final = (
         before="eu> XADD k * f a",
     ),
     SmallWorld(
+        "strings",
+        "SET against SET and EXPIRE: one write counts, with its own deadline",
+        ("eu> SET k b PX 500; eu> APPEND k c", "us> SET k d; us> PEXPIRE k 900"),
+        before="eu> SET k a",
+    ),
+    SmallWorld(
+        "set-or-incr",
+        "SET against INCR over a cut: the increments that SET had not seen are added",
+        ("cut eu us; eu> SET k 10; us> INCR k; us> INCR k; heal", "eu> INCR k"),
+        before="us> INCR k",
+    ),
+    SmallWorld(
+        "del-or-incr",
+        "DEL against INCR: what DEL had not seen stays, also of a total that goes on",
+        ("eu> DEL k; eu> INCR k", "us> INCR k; us> INCR k"),
+        before="eu> INCR k; us> INCR k",
+    ),
+    SmallWorld(
+        "strings-or-streams",
+        "a string and a stream that are made at once under one name: the stream hides the string",
+        ("eu> SET k a; eu> INCR k", "us> XADD k * f b; us> DEL k"),
+        before="eu> DEL k",
+    ),
+    SmallWorld(
+        "full-syncs-of-counters",
+        "a region that was away joins increments of which it has seen, and removed, a part",
+        (
+            "cut eu us; eu> INCR k; eu> SET k 5; eu> INCR k; snapshot eu; heal",
+            "us> INCR k; us> DEL k; us> INCR k",
+        ),
+        settings=_SHORT_LOG,
+        before="eu> INCR k; us> INCR k; us> INCR l",
+        holds=_FULL_SYNCS,
+    ),
+    SmallWorld(
         "flushes",
         "FLUSHALL against entries, groups and a key that is made again",
         (

@@ -13,6 +13,7 @@ from anabranch.stream import by_number
 from anabranch.stream.counters import Counted
 from anabranch.stream.groups.home import NOWHERE, GroupHome, HomeEpoch
 from anabranch.stream.groups.pending import GroupPending
+from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.groups.pending_list import Consumer
 from anabranch.stream.groups.policy import Policed
 from anabranch.stream.groups.progress import GroupProgress, Logs, LoneProgress, Vector
@@ -161,8 +162,10 @@ class Group:
         An entry that was not pending exists (XCLAIM FORCE).
         """
         entry = self.pending.assign(replica_id, entry_id, owner, delivery_ms, count)
-        if owner is None and self.policed is not None and self.policed.policy.backoff:
-            self.policed.delay(entry)
+        policed = self.policed
+        is_delayed = policed is not None and policed.order is None and policed.policy.backoff
+        if policed is not None and owner is None and is_delayed:
+            policed.delay(entry)
         if not entry.number:
             entry.number = self.progress.number_of(logs, replica_id, entry_id)
 
@@ -177,6 +180,11 @@ class Group:
         """XCLAIM LASTID: entries up to an ID count as delivered here; entries-read stays."""
         self.runs.close()
         self.progress.advance(logs, last_id)
+
+    def halted_below(self, entry_id: int) -> list[PendingEntry]:
+        """The entries with lower IDs that stop their keys."""
+        halted = () if self.policed is None else self.policed.halted
+        return [each for each in halted if each.entry_id < entry_id]
 
     # -- acknowledgements of regions --------------------------------------------------------------
 
@@ -295,6 +303,10 @@ class Group:
     def check(self) -> None:
         """Assert every invariant."""
         self.pending.check(self.consumers)
+        if self.pending.order is not None:
+            assert self.policed is not None
+            assert self.policed.order is self.pending.order
+            self.pending.order.check(self.pending.lists, self.policed.ripe)
         shared = self.shared
         if self.progress is shared:
             shared.check()

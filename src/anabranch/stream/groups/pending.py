@@ -11,7 +11,7 @@ so for released ones.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, groupby, repeat
 from operator import attrgetter
 from typing import cast
@@ -19,6 +19,7 @@ from typing import cast
 from sortedcontainers import SortedList
 
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
+from anabranch.stream.groups.ordering import Ordering
 from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.groups.pending_list import Consumer, PendingList, walk
 from anabranch.stream.ranges import Ranges
@@ -44,6 +45,7 @@ class GroupPending:
         # Released entries that may exist in the stream
         self.released_living: dict[PendingEntry, None] | None = None
         self.stamp = 0
+        self.order: Ordering | None = None  # with a policy, from when it is first asked on
         # Counts of this process; not part of the state:
         self.acknowledgements = 0
         self.redeliveries = 0
@@ -74,6 +76,10 @@ class GroupPending:
             for replica_id, pending in self.lists.items()
             if (entry := pending.entries.get(entry_id)) is not None
         ]
+
+    def with_ids(self, ids: Iterable[int]) -> list[PendingEntry]:
+        """The pending entries with one of these IDs."""
+        return [entry for entry_id in ids for _, entry in self.with_id(entry_id)]
 
     def among(self, ids: Sequence[int]) -> list[int]:
         """Those of these IDs that are pending, each once, in the given order."""
@@ -145,6 +151,8 @@ class GroupPending:
         if self.by_age is not None:
             self.by_age.update([(now_ms, entry.stamp, entry) for entry in fresh])
             self._rewind(now_ms)
+        if self.order is not None:
+            self.order.added(region, fresh)
 
     def acknowledge(self, ids: Sequence[int]) -> int:
         """Remove pending entries, owned or released; returns how many there were."""
@@ -162,8 +170,13 @@ class GroupPending:
             if entry is None:
                 return 0
             self._detach(region, entry)
+            if self.order is not None:
+                self.order.removed(entry)
             return 1
         gone = pending.pop_all(ids)
+        if self.order is not None:
+            for entry in gone:
+                self.order.removed(entry)
         if self.by_age is None and not self.released:
             owners = list(map(_CONSUMER, gone))
             if owners and owners.count(owners[0]) == len(owners):  # nearly always
@@ -189,12 +202,16 @@ class GroupPending:
         if entry is None:
             entry = PendingEntry(entry_id, None, delivery_ms, count, stamp)
             pending.add(entry)
+            if self.order is not None:
+                self.order.added(region, [entry])
         else:
             if consumer is None:
                 self.releases += 1
             elif count > entry.delivery_count:
                 self.redeliveries += 1
             pending.will_change(entry)
+            if self.order is not None:
+                self.order.leaves(entry)
             stays = entry.consumer is consumer and consumer is not None and self.by_age is None
             if stays:
                 assert consumer is not None
@@ -204,6 +221,9 @@ class GroupPending:
             entry.delivery_ms = delivery_ms
             entry.delivery_count = count
             entry.stamp = stamp
+            entry.consumer = consumer
+            if self.order is not None:
+                self.order.comes(entry)
             if stays:  # in both lists at its place, as when a consumer reads its history
                 return entry
         entry.consumer = consumer
@@ -254,6 +274,9 @@ class GroupPending:
         # By region: where several write, another consumer may hold an entry with the same ID.
         for region, own in consumer.pending.items():
             gone = self.lists[region].pop_all(own.entries)
+            if self.order is not None:
+                for entry in gone:
+                    self.order.removed(entry)
             if self.by_age is not None:
                 for entry in gone:
                     self.by_age.remove((entry.delivery_ms, entry.stamp, entry))
@@ -266,6 +289,8 @@ class GroupPending:
             gone = pending.numbered(numbers)
             for entry in pending.pop_all([entry.entry_id for entry in gone]):
                 self._detach(replica_id, entry)
+                if self.order is not None:
+                    self.order.removed(entry)
 
     def _detach(self, region: int, entry: PendingEntry) -> None:
         """Remove an entry from everything but the list of the group."""
@@ -306,6 +331,8 @@ class GroupPending:
     def forget_ghosts(self) -> None:
         """Deleted entries may exist again."""
         self.ghosts = self.released_living = None
+        if self.order is not None:
+            self.order.begin(self.lists)
 
     def region_of(self, entry: PendingEntry) -> int:
         """The region in whose list an entry is pending."""

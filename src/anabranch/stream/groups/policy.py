@@ -8,11 +8,13 @@ every start.
 from __future__ import annotations
 
 import heapq
+from collections import OrderedDict
 from collections.abc import Container, Mapping
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from anabranch.config.policies import CONNECTION, HEARTBEAT, NO_LEASE, TIME, Lease, Room
+from anabranch.stream.groups.ordering import Ordering
 from anabranch.stream.groups.pending import MAX_DELIVERIES
 
 if TYPE_CHECKING:
@@ -48,11 +50,14 @@ class GroupPolicy:
         "consumer_ttl_ms",
         "dead_letter",
         "deliveries_max",
+        "halts",
         "home",
+        "key_field",
         "lease",
         "redelivers",
         "room",
         "texts",
+        "waiting_max",
         "watches",
     )
 
@@ -67,12 +72,18 @@ class GroupPolicy:
         self.dead_letter: bytes | None = dead or None
         self.deliveries_max: int = values.get("max-deliveries", 0)
         """After so many deliveries an entry is given up; 0: it is not, except for XNACK FATAL."""
-        if not self.deliveries_max and self.dead_letter is not None:
+        field = values.get("key-field", "").encode("utf-8", "surrogateescape")
+        self.key_field: bytes | None = field or None
+        self.waiting_max: int = values.get("key-waiting", 10_000)
+        self.halts: bool = field != b"" and values.get("on-poison") == "halt"
+        """Whether a key stops at an entry that is given up."""
+        if not self.deliveries_max and (self.dead_letter is not None or self.halts):
             self.deliveries_max = MAX_DELIVERIES
         self.backoff: tuple[int, ...] = values.get("backoff", ())
         self.room: Room = values.get("max-pending", Room(False, 0))
         first = bool(self.lease.mode) or bool(self.backoff)
-        self.redelivers: bool = values["redeliver"] == "first" if "redeliver" in values else first
+        first = values["redeliver"] == "first" if "redeliver" in values else first
+        self.redelivers: bool = first or self.key_field is not None
         """Whether plain reads are given released entries before new ones."""
         self.home: int = values.get("home-region", 0)
         """The region in which the group is delivered at first; 0: in every region."""
@@ -82,6 +93,10 @@ class GroupPolicy:
     def gives_up(self, delivery_count: int) -> bool:
         """Whether an entry that was delivered so often is not to be delivered again."""
         return 0 < self.deliveries_max <= delivery_count
+
+    def is_halted(self, entry: PendingEntry) -> bool:
+        """Whether an entry that has a key was given up, and stops the key."""
+        return self.halts and entry.consumer is None and entry.delivery_count == MAX_DELIVERIES
 
     def due_ms(self, entry: PendingEntry) -> int:
         """From when on a released entry may be handed out: some time after its release."""
@@ -94,10 +109,17 @@ class GroupPolicy:
 class Policed:
     """What a group with policies has beside them: ``group.policed`` is None without any."""
 
-    __slots__ = ("_delayed", "_number", "owed", "past", "policy", "ripe", "told")
+    __slots__ = (
+        *("_delayed", "_number", "halted", "order", "owed", "past", "policy", "ripe", "told"),
+    )
 
     def __init__(self, policy: GroupPolicy) -> None:
         self.policy = policy
+        self.order: Ordering | None = None
+        if policy.key_field is not None:
+            self.order = Ordering(policy.key_field, self.offer, self.withdraw)
+        self.halted: dict[PendingEntry, None] = {}
+        """Entries that stop their keys, as far as it is their turn."""
         self.owed = False
         """Whether the odd entry of a read goes to a released one: of two reads it goes to one."""
         self.past: dict[PendingEntry, list[Attempt]] = {}
@@ -108,8 +130,28 @@ class Policed:
         this number. Later acknowledgements are told at once."""
         self._delayed: list[tuple[int, int, PendingEntry]] = []  # a heap, by the time of its end
         self._number = 0
-        self.ripe: dict[PendingEntry, None] = {}
-        """With a backoff: released entries whose delay is over, and some that were taken since."""
+        self.ripe: OrderedDict[PendingEntry, None] = OrderedDict()
+        """With a backoff: released entries whose delay is over, and some that were taken since.
+        With an order: released entries whose turn it is, and whose delay is over."""
+
+    def offer(self, entry: PendingEntry, has_key: bool) -> None:
+        """It is the turn of a released entry: nothing of its key is before it."""
+        if has_key and self.policy.is_halted(entry):
+            self.halted[entry] = None
+            if self.order is not None:
+                self.order.suspects.append(entry)
+                self.order.must_look = True
+        elif self.policy.due_ms(entry):
+            self.delay(entry)
+            if self.order is not None:
+                self.order.must_look = True
+        else:
+            self.ripe[entry] = None
+
+    def withdraw(self, entry: PendingEntry) -> None:
+        """It is not the turn of an entry any more."""
+        self.ripe.pop(entry, None)
+        self.halted.pop(entry, None)
 
     def delay(self, entry: PendingEntry) -> None:
         """An entry was released in a group with a backoff."""
@@ -125,13 +167,14 @@ class Policed:
         delayed, ripe = self._delayed, self.ripe
         while delayed and delayed[0][0] <= now_ms:
             entry = heapq.heappop(delayed)[2]
-            ripe[entry] = None
-        taken: list[PendingEntry] = []
-        for entry in ripe:
-            if entry in released and self.policy.due_ms(entry) <= now_ms:
-                break
-            taken.append(entry)
-        for entry in taken:
+            if entry not in released or self.policy.due_ms(entry) > now_ms:
+                continue
+            if self.order is None or self.order.may_go(entry):
+                ripe[entry] = None
+        gone = takewhile(
+            lambda entry: entry not in released or self.policy.due_ms(entry) > now_ms, ripe
+        )
+        for entry in list(gone):
             del ripe[entry]
         return ripe
 
