@@ -186,7 +186,7 @@ def dead_without_a_copy(patch: Patch) -> None:
 
 
 def copied_and_not_acknowledged(patch: Patch) -> None:
-    patch.setattr(releasing, "_acknowledge", _nothing)
+    patch.setattr(releasing, "acknowledge", _nothing)
 
 
 def copies_are_not_the_same(patch: Patch) -> None:
@@ -247,7 +247,7 @@ def removed_with_what_it_has(patch: Patch) -> None:
 
     def release(leasing: Leasing, whose: Any, entries: Any, _policy: str) -> None:
         for entry in list(entries):
-            releasing._acknowledge(leasing._region.context, whose, [entry])
+            releasing.acknowledge(leasing._region.context, whose, [entry])
 
     patch.setattr(Leasing, "_release", release)
 

@@ -18,6 +18,7 @@ from anabranch.resp.encode import ZERO, integer
 from anabranch.resp.values import Map
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import text
+from anabranch.stream.groups.group import Group
 from anabranch.stream.numbering import number_of
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
@@ -76,8 +77,8 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
                 ("held-back-by", _held_back_by(ctx, tombstones)),
                 ("groups", [_group(stream, name) for name in sorted(stream.groups)]),
                 ("scheduled", ctx.db.timetables.count(args[1])),
-                ("ledger-records", len(stream.ledger.records)),
                 ("retention", _retention(stream, ctx.now_ms)),
+                ("ledger-records", len(stream.ledger.records)),
                 *_if_any("hidden-string", stream.shared.string),
             ]
         )
