@@ -249,7 +249,7 @@ def test_a_tail_shows_each_entry_once_and_its_groups(site: Site) -> None:
             [["n", "0"]],
         )
         assert first["groups"] == [
-            {"name": "g", "at": "0-0", "lag": 1, "pending": 0, "consumers": 0, "policies": {}}
+            {"name": "g", "at": "0-0", "lag": 1, "pending": 0, "consumers": 0}
         ]
         seen: list[list[str]] = []
         for number in range(1, 21):

@@ -34,7 +34,7 @@ _BYTES_MAX: Final = 64 << 20
 _Row = list[int]
 """A version vector: replica ID, number, replica ID, number ... Of thousands few are looked at."""
 
-_ROW_BYTES: Final = getsizeof([0, 0]) + getsizeof(1 << 20) + 2 * NAME_BYTES
+_ROW_BYTES: Final = getsizeof([0, 0]) + getsizeof(1 << 20) + NAME_BYTES
 """A row beside its place in the table, and a name."""
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from heapq import nsmallest
 from typing import Any, Final
 
+# The handlers of AB.READ and AB.TOKEN: the first request must not wait for an import.
+import anabranch.commands.extensions.regional_read  # noqa: F401
 from anabranch.engine.policy_facts import retention_state
 from anabranch.node.node import Node
 from anabranch.stream.entry_id import MAX_ID, parse, text

@@ -483,7 +483,7 @@ function showRetention(kept) {
   const held = kept.held_back ? `${counted(kept.held_back)} beyond the limits stay: ` : "", more = kept.needed_by.length - 1;
   const parts = text ? [text] : [held + "group ", link(address(db, key, slowest), "k" + shown(slowest), brief(slowest)), ` needs what is there from ${from} on` + (more ? `, and ${more} other${more === 1 ? "" : "s"} from a later one on.` : ".")];
   const made = el("p", {}, ...parts);
-  if (made.innerHTML !== $("retention-say").innerHTML) $("retention-say").replaceChildren(...made.childNodes);
+  if (made.textContent !== $("retention-say").textContent) $("retention-say").replaceChildren(...made.childNodes);
 }
 /* When another region has an entry follows from how far it says to have applied its region's effects.
    When it got those that it had before somebody looked is not known. */
