@@ -66,7 +66,7 @@ def _join_id(pair: Sequence[int] | None) -> int | None:
     return None if pair is None else _joined(pair[0], pair[1])
 
 
-def runs_of(ids: Sequence[int], *, ascend: bool = False) -> list[int]:
+def runs_of(ids: Sequence[int] | PackedIds, *, ascend: bool = False) -> list[int]:
     """``[ms, seq, count, ...]``: IDs as runs in which each is one more than the one before.
 
     ``ascend`` says that they ascend for sure, as the IDs of additions to one key.

@@ -88,13 +88,15 @@ def literal_prefix(glob: bytes) -> int:
 class Policies:
     """The rules of one database. Changed through ``effects`` only."""
 
-    __slots__ = ("_latest", "_patterns", "_rebinding", "bound", "retention", "rules", "tombstones")
+    __slots__ = ("_latest", "_patterns", "bound", "rebinding", "retention", "rules", "tombstones")
 
     def __init__(self) -> None:
         self.rules: dict[Subject, dict[bytes, PolicySetting]] = {}
         self.tombstones = 0  # deleted settings that are remembered
         self._patterns: list[_PatternRule] | None = None  # None: not made since the last change
-        self._rebinding: Iterator[None] | None = None
+        self.rebinding: Iterator[None] | None = None
+        """Work that is left, after a start or a new pattern: groups may not hold yet what is in
+        force."""
         self._latest = StreamPolicy({})  # many streams have equal ones, and share them
         self.bound: dict[bytes, None] = {}
         """Keys with groups that got policies; who looks after these takes them out."""
@@ -264,19 +266,14 @@ class Policies:
 
     def rebind_all(self, values: Mapping[bytes, Value], order: KeyOrder) -> None:
         """Begin to bind all keys; the first ones at once."""
-        self._rebinding = self._steps(values, order)
+        self.rebinding = self._steps(values, order)
         self.go_on()
-
-    @property
-    def is_rebinding(self) -> bool:
-        """Whether groups may not hold yet what is in force: after a start, or a new pattern."""
-        return self._rebinding is not None
 
     def go_on(self) -> bool:
         """Do a step of what :meth:`rebind` has begun; returns whether more is left."""
-        if self._rebinding is not None and next(self._rebinding, self) is self:
-            self._rebinding = None
-        return self._rebinding is not None
+        if self.rebinding is not None and next(self.rebinding, self) is self:
+            self.rebinding = None
+        return self.rebinding is not None
 
     def _steps(self, values: Mapping[bytes, Value], order: KeyOrder) -> Iterator[None]:
         cursor = 0

@@ -141,7 +141,7 @@ class Block(BlockNumbers):
     def index_from(self, entry_id: int) -> int:
         """Index of the first entry, dead or live, with an ID >= ``entry_id``; O(log n)."""
         ids = self.ids
-        if isinstance(ids, PackedIds):
+        if type(ids) is PackedIds:
             return ids.index_from(entry_id)
         return bisect_left(ids, entry_id)
 

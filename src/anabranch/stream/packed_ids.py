@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from sys import byteorder, getsizeof
-from typing import TYPE_CHECKING, Final, overload
+from typing import TYPE_CHECKING, Final, final, overload
 
 from librt.strings import BytesWriter, read_i64_le, write_i64_le
 
@@ -47,6 +47,7 @@ def little(numbers: array[int]) -> bytes:
 _NUMBERS: Final = little(array("Q", range(_SMALL)))
 
 
+@final
 @mypyc_attr(acyclic=True)
 class PackedIds:
     """Ascending IDs, read-only.

@@ -148,7 +148,7 @@ def _plans(ctx: Context, request: ReadRequest, name: bytes) -> list[_Plan]:
             after = _history_start(raw)
         if stream is None or group is None:
             continue
-        if group.policed is not None or ctx.db.policies.is_rebinding:
+        if group.policed is not None or ctx.db.policies.rebinding is not None:
             check_home(ctx, key, name, group)
         known = group.consumers.get(consumer) if is_wide and after is None else None
         if known is not None and not _has_for(stream, group):
