@@ -48,6 +48,10 @@ EXAMPLES: Final[dict[str, list[str]]] = {
     ],
     "xgroup|create": ["s h 0 ENTRIESREAD 1", "new h $ MKSTREAM", "s h @1"],
     "xgroup|setid": ["s g @1 ENTRIESREAD 1"],
+    "ab.home|move": ["s GROUP g there"],
+    "ab.home|take": ["s GROUP g FORCE"],
+    "ab.skip": ["s g v"],
+    "ab.subscribe": ["CREDIT 5 GROUP g c STREAMS s"],
     "xgroup|destroy": ["s g"],
     "xgroup|createconsumer": ["s g d"],
     "xgroup|delconsumer": ["s g c"],
@@ -106,8 +110,9 @@ EXAMPLES: Final[dict[str, list[str]]] = {
     "ab.import": ["s PRODUCER q BATCH 1 EXPECT 0 CRC 0 MAXLEN 100 @rows", "new @rows"],
 }  # fmt: skip
 
-REFUSED: Final = frozenset({"swapdb"})
-"""Commands that regions refuse."""
+REFUSED: Final = frozenset({"swapdb", "ab.home|move", "ab.home|take", "ab.skip", "ab.subscribe"})
+"""Commands that regions refuse: AB.HOME and AB.SKIP without a policy, AB.SUBSCRIBE by
+RESP2."""
 
 OF_OTHER_TYPES: Final = frozenset({"list", "set"})
 """Groups of commands that a region refuses."""
@@ -261,7 +266,7 @@ def test_many_long_names_in_one_transaction() -> None:
     names = [chance.randbytes(LIMIT) for _ in range(12)]
     requests = [[b"XGROUP", b"CREATE", name, name, b"0", b"MKSTREAM"] for name in names]
     assert world.try_it([b"MULTI"], *requests, [b"EXEC"])
-    assert world.here.do("DBSIZE") == world.there.do("DBSIZE") == 3 + len(names)
+    assert world.here.do("DBSIZE") == world.there.do("DBSIZE") == 4 + len(names)
     world.check_rest()
 
 

@@ -510,6 +510,8 @@ def test_info_of_a_key() -> None:
         b"delivered": [[1, 0, 1, 3]],
         b"runs": [[1, 0, 2, 3, 2, 0]],
         b"policies": [],
+        b"released": 0,
+        b"halted-keys": 0,
     }
     assert other[b"creations"] == [[1, 0, 6, b"$"]]
     one.do("XGROUP", "DESTROY", "x", "g")

@@ -38,6 +38,7 @@ def test_it_is_whole_in_the_end_and_never_half(tmp_path: Path) -> None:
             for _ in range(ENTRIES // 100):
                 client.pipeline([("XADD", "s", "*", "v", rng.randbytes(300)) for _ in range(100)])
             client.call("BGREWRITEAOF")
+            wait_until(lambda: _is_cut(eu), "the log has none of these entries any more")
         regions.proxy.set(*names, Weather(bytes_per_s=BYTES_PER_S))
         for each in range(TIMES):
             wait_until(lambda: _joins(us), f"full sync {each} has begun")
@@ -53,6 +54,13 @@ def test_it_is_whole_in_the_end_and_never_half(tmp_path: Path) -> None:
         assert regions.call(us, "AB.VERIFY", "zone-eu", "s") == ("*", [("$", b"equal")])
         files = sorted(path.name for path in (us.directory / "data" / "appendonlydir").iterdir())
         assert len([name for name in files if "snapshot" in name or "join" in name]) <= 2, files
+
+
+def _is_cut(server: RegionServer) -> bool:
+    """Whether a snapshot has taken the place of the log."""
+    with server.client() as client:
+        facts = info(client, "persistence")
+    return (facts["aof_rewrite_in_progress"], facts["aof_rewrite_scheduled"]) == ("0", "0")
 
 
 def _joins(server: RegionServer) -> bool:
