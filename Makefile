@@ -169,7 +169,7 @@ PROFILES ?=
 compose-up: ## three regions in containers, with traffic; PROFILES='observability spark'
 	docker compose -f docker/compose.yaml $(addprefix --profile ,$(PROFILES)) up --build $(ARGS)
 
-# In processes that do nothing else; `make test` has a share of them, the first thousand.
+# In processes that do nothing else; `make test` has a share of them, the first six hundred.
 histories: setup ## random histories of several regions, as long as takes a minute
 	$(BIN)/python -m tests.active_active.histories --seeds 1001-2000 --jobs $(WORKERS) $(ARGS)
 

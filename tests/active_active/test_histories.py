@@ -14,7 +14,7 @@ from tests.active_active import histories
 
 pytestmark = pytest.mark.timeout(600)
 
-COUNT = int(os.environ.get("ANABRANCH_HISTORIES", "1000"))
+COUNT = int(os.environ.get("ANABRANCH_HISTORIES", "600"))
 """``make histories`` goes on behind them."""
 
 CHUNK = 50
