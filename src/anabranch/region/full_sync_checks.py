@@ -53,7 +53,9 @@ _REPLICA: Final[dict[str, Any]] = {
 _STREAM: Final[dict[str, Any]] = dict.fromkeys(
     ("last_id", "max_deleted_id", "added_surplus", "incarnation"), int
 )
-_PRODUCERS: Final[dict[str, Any]] = dict.fromkeys(("duration_s", "maxsize"), _Number)
+_PRODUCERS: Final[dict[str, Any]] = dict.fromkeys(
+    ("duration_s", "maxsize", "iids_added", "duplicates"), _Number
+)
 _SHARED: Final[dict[str, Any]] = {
     "tombstones": dict[_Dot, bytes | bool],
     "deadlines": dict[_Dot, _Number | None],

@@ -70,6 +70,16 @@ def tagged(tag: HeldTag) -> Keyspace:
     return keyspace
 
 
+@pytest.mark.parametrize("count", ["iids_added", "duplicates"])
+@pytest.mark.parametrize("value", [-1, 1 << 63, (1 << 64) - 1])
+def test_a_count_that_no_reply_can_have_is_refused(count: str, value: int) -> None:
+    theirs = state((1, 1))
+    in_one_go(check_full_sync(theirs, "state"))
+    setattr(theirs.databases[0].values[b"s"].producers, count, value)  # type: ignore[union-attr]
+    with pytest.raises(CorruptLogError):
+        in_one_go(check_full_sync(theirs, "state"))
+
+
 def test_a_held_tag_is_taken() -> None:
     in_one_go(check_full_sync(tagged(TAG), "state"))
 
