@@ -26,7 +26,7 @@ from tests.support.servers import AnabranchServer
 from tests.support.storm import Storm
 from tests.support.wire import RespClient
 
-SEQUENCES = int(os.environ.get("ANABRANCH_HOSTILE_SEQUENCES", "100000"))
+SEQUENCES = int(os.environ.get("ANABRANCH_HOSTILE_SEQUENCES", "60000"))
 SEED = int(os.environ.get("ANABRANCH_HOSTILE_SEED", "20"))
 CANARY_SECONDS = 2.0  # of the CPU of the server, which answers in milliseconds
 GROWTH_BYTES = 64 << 20

@@ -221,7 +221,7 @@ def test_there_is_one_copy_of_each_dead_letter_however_often_the_server_is_kille
         set_policy(r, "jobs:1", "max-deliveries", "2", "dead-letter", "dead", "redeliver", "first")
         ids = [r.xadd("jobs:1", {"n": n}) for n in range(300)]
     rng = random.Random(5)
-    for _ in range(6):
+    for _ in range(4):
         with client_of(server) as r, killing(server, rng.randint(10, 70)) as step:
             while some := taken(r, "c", count=7):
                 for entry_id in some:

@@ -87,7 +87,7 @@ def test_a_killed_server_keeps_what_is_not_acknowledged_and_no_more(
         r.config_set("stream-node-max-entries", 10)
         set_policy(r, "jobs:1", "max-length", "20", "exact", "yes", "keep", "unacked")
     rng = random.Random(7)
-    for _ in range(5):
+    for _ in range(4):
         with client_of(server) as r, killing(server, rng.randint(3, 9)) as step:
             while True:
                 step()
