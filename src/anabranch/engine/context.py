@@ -230,8 +230,8 @@ class Context:
             if recheck_ms:
                 waiters.recheck_at(self.waiter, recheck_ms)
             return
-        if deadline_ms and self.clock.now_us() % 1000:
-            deadline_ms += 1  # the present time is rounded down, and no wait may end too early
+        if deadline_ms and self.clock.now_us() > self.now_ms * 1000:
+            deadline_ms += 1  # the present time was rounded down, and no wait may end too early
         session = self.session
         if isinstance(wants, list):
             lowest = dict(zip(keys, wants, strict=True))

@@ -49,6 +49,24 @@ def test_a_wait_ends_with_null(begin: str, new: str, resp3: bool) -> None:
     assert s.answer(reader) == ""
 
 
+def test_a_wait_that_begins_as_the_clock_strikes_lasts_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The request came 0.3 ms before; a whole millisecond has begun when its wait does."""
+    s = _streams()
+    reader, clock = s.connect(), s.clock
+    begin_us = clock.us
+    seen = iter([begin_us + 700])
+    with monkeypatch.context() as patch:
+        patch.setattr(clock, "now_us", lambda: next(seen, begin_us + 1000))
+        assert s.shows("XREAD BLOCK 1 STREAMS s $", reader) == ""
+    assert next(seen, None) is None
+    s.advance(1)
+    assert s.answer(reader) == ""
+    s.advance(1)
+    assert s.answer(reader) == "*-1"
+
+
 @READERS
 def test_block_zero_waits_for_ever(begin: str, new: str) -> None:
     """§4.3."""
