@@ -11,6 +11,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +36,7 @@ from anabranch.cli.cluster_servers import (
 from anabranch.cli.cluster_view import lines_of, view_of
 from anabranch.cli.failures import Failed
 from anabranch.cli.group import NearestGroup
-from anabranch.cli.interrupts import end_as_ctrl_c
+from anabranch.cli.interrupts import end_as_ctrl_c, undisturbed
 from anabranch.cli.options import json_option
 from anabranch.cli.terminal import table
 from anabranch.config.settings import GOSSIP_PORT_ABOVE
@@ -122,6 +123,8 @@ def up(
     A directory that was used before is taken up with its data.
     """
     end_as_ctrl_c()
+    with undisturbed():  # interrupted in the middle of it, Python would end by the signal itself
+        import_module("anabranch.cli.transfer.client")
     files = _files(directory.resolve(), names, port)
     files.members = with_pages(files.members, http_port)
     started: Processes = {}

@@ -5,7 +5,6 @@ A sub-command's module is imported only when it is called, so that the others do
 
 from __future__ import annotations
 
-import signal
 import sys
 from difflib import get_close_matches
 from importlib import import_module
@@ -80,7 +79,6 @@ class _Lazy(NearestGroup):
         except AnabranchError as problem:
             raise Failed(str(problem).removeprefix("ERR ")) from None
         except KeyboardInterrupt:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the exit code is to stay
             print("anabranch: interrupted", file=sys.stderr)
             raise SystemExit(INTERRUPTED) from None
 
