@@ -14,6 +14,8 @@ from redis.backoff import ConstantBackoff, NoBackoff
 from redis.exceptions import BusyLoadingError
 from redis.retry import Retry
 
+from anabranch.cli.cluster_files import ClusterFiles, Member
+from anabranch.cli.cluster_servers import wait_entered
 from tests.support.inspection import wait_until
 from tests.support.servers import AnabranchServer, free_port
 from tests.support.wire import RespClient
@@ -76,6 +78,19 @@ def test_clients_that_retry_find_all_data(killed: AnabranchServer) -> None:
         assert READY in server.log_path.read_bytes()
         done = subprocess.run(health, capture_output=True, check=False, env=server.environment())
         assert done.stdout == b"PONG\n"
+    finally:
+        server.kill()
+
+
+def test_a_cluster_waits_until_a_restarted_region_has_its_data(killed: AnabranchServer) -> None:
+    server = restarted(killed)
+    assert server.process is not None
+    try:
+        member = Member(1, "eu", server.port, 0)
+        files = ClusterFiles(server.directory, [member])
+        wait_entered(files, {member: server.process}, 1)
+        with redis.Redis(port=server.port, retry=Retry(NoBackoff(), 0)) as hasty:
+            assert hasty.dbsize() == 50
     finally:
         server.kill()
 

@@ -83,7 +83,7 @@ def start(files: ClusterFiles, member: Member, started: Processes) -> None:
 
 
 def wait_entered(files: ClusterFiles, started: Processes, count: int) -> None:
-    """Wait until each of them answers and, of several, has the data of the others.
+    """Wait until each of them has loaded its data and, of several, has that of the others.
 
     A new region accepts no writes before it has them. Raises :class:`Failed` if a server
     ends, or if it takes too long.
@@ -106,6 +106,7 @@ def wait_entered(files: ClusterFiles, started: Processes, count: int) -> None:
 
 def _has_entered(member: Member, count: int) -> bool:
     try:
+        ask(member, "PING")  # unlike INFO, it is refused while the server loads its data
         facts = ask(member, "INFO", "replication")
     except Failed:
         return False
