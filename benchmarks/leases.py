@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import redis
 
+from benchmarks.shared.form import measured_form
 from benchmarks.shared.thread_clock import ThreadClock, at_once
 from tests.support.servers import AnabranchServer
 from tests.support.wire import encode_command
@@ -137,6 +138,7 @@ def main() -> None:
     parser.add_argument("--waits", action="store_true", help="only the longest wait")
     chosen = parser.parse_args()
     due = min(DUE, chosen.entries // 2)
+    print(f"anabranch {measured_form()}\n")
     print(f"| lease, {chosen.entries} pending | bytes each | resident | CPU of a core at rest |")
     print("|---|---:|---:|---:|")
     for lease in () if chosen.waits else LEASES:

@@ -17,6 +17,7 @@ from typing import Final
 
 import hiredis
 
+from benchmarks.shared.form import measured_form
 from tests.support.region_harness import Harness
 
 ENTRIES: Final = 100_000
@@ -73,6 +74,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--entries", type=int, default=ENTRIES)
     entries = parser.parse_args().entries
+    print(f"anabranch {measured_form()}\n")
     gc.disable()
     print("| COUNT | Policy | Read, µs an entry | XACK, µs an entry |\n|---|---|---:|---:|")
     for count in COUNTS:

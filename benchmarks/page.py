@@ -19,6 +19,7 @@ from http.client import HTTPConnection
 import click
 import redis
 
+from benchmarks.shared.form import measured_form
 from benchmarks.versus_redis.canary import Canary
 from tests.support.servers import AnabranchServer, free_port
 
@@ -117,6 +118,7 @@ def scrape_cost(streams: int, scrapes: int) -> str:
 @click.option("--scrapes", default=100, show_default=True)
 def main(streams: int, seconds: float, scraped_streams: int, scrapes: int) -> None:
     """Measure, and print."""
+    print(f"anabranch {measured_form()}")
     for count in (streams, scraped_streams):
         if count and seconds:
             print(page_cost(count, seconds))

@@ -16,6 +16,7 @@ from typing import Any, Final
 import redis
 
 from benchmarks.leases import cpu_ms, longest_until, pid_of, rss_bytes
+from benchmarks.shared.form import measured_form
 from benchmarks.shared.thread_clock import ThreadClock
 from tests.support.servers import AnabranchServer
 from tests.support.wire import encode_command
@@ -108,6 +109,7 @@ def main() -> None:
     parser.add_argument("--entries", type=int, default=ENTRIES)
     parser.add_argument("--only", choices=["rest", "waits"], help="one of the tables")
     chosen = parser.parse_args()
+    print(f"anabranch {measured_form()}\n")
     due = min(DUE, chosen.entries // 2)
     if chosen.only != "waits":
         print(f"| {chosen.entries} scheduled | bytes each | resident | CPU to schedule | at rest |")

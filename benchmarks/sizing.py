@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import redis
 
+from benchmarks.shared.form import measured_form
 from tests.support.inspection import wait_until
 from tests.support.servers import AnabranchServer
 
@@ -76,6 +77,7 @@ def measure(entry: Callable[[int], dict[str, str]], depth: int, count: int) -> l
 
 def main() -> None:
     """Print a table."""
+    print(f"anabranch {measured_form()}\n")
     print("| entry | requests in a pipeline | log, bytes | snapshot, bytes | CPU, µs |")
     print("|---|---:|---:|---:|---:|")
     for name, entry in ENTRIES.items():

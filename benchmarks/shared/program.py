@@ -17,12 +17,11 @@ from typing import Protocol
 import click
 from rich.console import Console
 
-from anabranch.server.process import is_compiled
-from anabranch.version import __version__
 from benchmarks.versus_redis import machine
 
 from . import report
 from .figures import Figure
+from .form import measured_form
 from .goals import Goal, judge
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
@@ -92,7 +91,7 @@ class Program:
         parts = [self._part(measurement, quick=quick) for measurement in wanted]
         return report.Result(
             made_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            version=f"{__version__} {'compiled' if is_compiled() else 'interpreted'}",
+            version=measured_form(),
             machine=described,
             quick=quick,
             seconds=round(time.monotonic() - began, 1),
