@@ -159,6 +159,16 @@ def note_hidden(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> None
         hidden.pop((db, key), None)
 
 
+def wake_held_back(keyspace: Keyspace, db: int, key: bytes, group: Group) -> None:
+    """Call this when entries may have left a consumer of a group, or may have come into its reach.
+
+    By a policy (``max-pending``, ``key-field``) readers may wait for that.
+    """
+    policed = group.policed
+    if policed is not None and policed.holds_back:
+        keyspace.databases[db].signal(key)
+
+
 def free_groups(keyspace: Keyspace, before: Mapping[bytes, Group], stream: Stream) -> None:
     """Free the groups that a stream had before, and has not any more."""
     for name, group in before.items():

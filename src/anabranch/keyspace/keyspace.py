@@ -145,6 +145,8 @@ class Keyspace:
             database.touch(key)
         for database in (one, two):
             database.following.renew(database.order)
+            if database.policies.rules:  # leases are known by the number of the database
+                database.policies.rebind_all(database.values, database.order)
             for key in database.waiters:
                 if key in one.values or key in two.values:
                     database.review(key)

@@ -70,6 +70,14 @@ def test_it_is_released_a_grace_after_the_connection_has_closed(w: Workers) -> N
     assert "policy_released:1" in w.run("INFO policies")
 
 
+def test_it_is_released_in_another_database_too(w: Workers) -> None:
+    w.read(w.session, "ann")
+    w.passes(300)
+    w.run("SWAPDB 0 1", "SELECT 1")
+    w.passes(10_300)
+    assert w.owners() == {"1-0": ""}
+
+
 def test_a_blocked_reader_gets_it(w: Workers) -> None:
     ann = w.connect()
     w.read(ann, "ann", "COUNT 10")

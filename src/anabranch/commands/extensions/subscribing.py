@@ -18,7 +18,7 @@ from typing import Final
 from anabranch.commands.extensions.joint_read import JointRequest, be_told, begin, look
 from anabranch.commands.extensions.reading import EntryRequest, is_stream, names_at
 from anabranch.commands.stream.read_request import parse_read
-from anabranch.commands.stream.readgroup import check_groups, news_of, xreadgroup
+from anabranch.commands.stream.readgroup import check_groups, news_of, next_turn_ms, xreadgroup
 from anabranch.engine.arguments import integer, integer_or_none
 from anabranch.engine.context import Context
 from anabranch.engine.holding import use_name
@@ -67,6 +67,8 @@ class GroupSubscription:
         self.keys = dict.fromkeys(keys)
         self._due: dict[bytes, None] = {}
         """Keys to look at; of those that have more than they may push, the next one is first."""
+        self._later: dict[bytes, int] = {}
+        """Keys to look at again at a time, although nothing happens to them until then."""
         self._held: set[bytes] = set()
         """Keys in which the consumer may have pending entries."""
         self._left = 0
@@ -82,6 +84,9 @@ class GroupSubscription:
         for key in waiter.changed or ():
             if key in self.keys:
                 self._due[key] = None
+        for key in [key for key, at_ms in self._later.items() if at_ms <= ctx.now_ms]:
+            del self._later[key]
+            self._due[key] = None
         if waiter.changed is None:
             self._left = self._count_credit(ctx)
         rows, gone = self._deliver(ctx)
@@ -94,11 +99,14 @@ class GroupSubscription:
                 ctx.keyspace.waiters.requeue(waiter)
         if not self.keys:
             raise CommandError("NOGROUP No stream of the subscription has its group any more")
-        if self._due:
-            if self._left > 0:
-                ctx.server.blocked.look_again(waiter)
-            elif waiter.recheck_ms <= ctx.now_ms:
-                ctx.keyspace.waiters.recheck_at(waiter, ctx.now_ms + STARVING_MS)
+        look_ms = min(self._later.values(), default=0)
+        if self._due and self._left > 0:
+            ctx.server.blocked.look_again(waiter)
+        elif self._due:
+            starving_ms = ctx.now_ms + STARVING_MS
+            look_ms = min(look_ms or starving_ms, starving_ms)
+        if look_ms and not ctx.now_ms < waiter.recheck_ms <= look_ms:
+            ctx.keyspace.waiters.recheck_at(waiter, look_ms)
 
     def _deliver(self, ctx: Context) -> tuple[list[tuple[bytes, ...]], list[tuple[bytes, bytes]]]:
         """Rows of entries within the credit, in equal shares; and keys that are gone."""
@@ -127,7 +135,15 @@ class GroupSubscription:
                 size += len(entries)
                 self._held.add(key)
                 self._due[key] = None  # it may have more
+            elif (at_ms := self._next_turn_ms(ctx, key)) > 0:
+                self._later[key] = at_ms
         return rows, gone
+
+    def _next_turn_ms(self, ctx: Context, key: bytes) -> int:
+        """When a key that had nothing must be looked at again, 0 for never."""
+        stream = ctx.db.values.get(key)
+        group = stream.groups.get(self.group) if type(stream) is Stream else None
+        return 0 if group is None else next_turn_ms(group, ctx.now_ms)
 
     def _count_credit(self, ctx: Context) -> int:
         """What may be delivered: the credit without what the consumer has not acknowledged."""

@@ -389,19 +389,26 @@ def _with_delivery(fragment: bytes, idle_ms: int, deliveries: int) -> bytes:
 
 
 def _next_look(ctx: Context, plans: list[_Plan], request: ReadRequest) -> int:
-    """The time at which a blocked reader must look again, 0 for never.
-
-    With an order per key a read may have left something to do, or time decides whose turn it is.
-    """
+    """The time at which a blocked reader must look again, 0 for never."""
     found = _next_claim(ctx, plans, request)
     for _, _, group, _ in plans:
-        policed = group.policed
-        if policed is not None and (order := policed.order) is not None:
-            at_ms = ctx.now_ms if order.must_look else policed.next_due_ms()
-            if at_ms is not None:
-                at_ms = max(at_ms, ctx.now_ms + 1)
-                found = min(found or at_ms, at_ms)
+        at_ms = next_turn_ms(group, ctx.now_ms)
+        if at_ms:
+            found = min(found or at_ms, at_ms)
     return found
+
+
+def next_turn_ms(group: Group, now_ms: int) -> int:
+    """The time at which a reader that got nothing must look again although nothing happens.
+
+    With an order per key a read may have left something to do, or time decides whose turn it is.
+    0: never.
+    """
+    policed = group.policed
+    if policed is None or policed.order is None:
+        return 0
+    at_ms = now_ms if policed.order.must_look else policed.next_due_ms()
+    return 0 if at_ms is None else max(at_ms, now_ms + 1)
 
 
 def _next_claim(ctx: Context, plans: list[_Plan], request: ReadRequest) -> int:

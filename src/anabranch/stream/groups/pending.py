@@ -94,6 +94,11 @@ class GroupPending:
             entry_id for entry_id in distinct if any(entry_id in each.entries for each in lists)
         ]
 
+    def reaches(self, region: int, entry_id: int) -> bool:
+        """Whether an entry with this ID or a greater one may be pending."""
+        pending = self.lists.get(region)
+        return pending is not None and not pending.is_below(entry_id)
+
     def between(self, start: int, end: int) -> Iterator[PendingEntry]:
         """Pending entries by ID, released ones included."""
         return walk(self.lists, start, end)
