@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from anabranch.effects import kinds
 from anabranch.effects.acknowledging import GroupPlace
-from anabranch.effects.adopting import SETTLED_RANGES_MAX
 from anabranch.effects.streams import known_stream
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, region_of
@@ -14,11 +14,15 @@ from anabranch.stream import by_number
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.groups.group import Group
 from anabranch.stream.groups.home import GroupHome, HomeEpoch, TakeWatch
+from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.groups.pending_list import Consumer
 from anabranch.stream.groups.progress import Logs
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared import Dot
+
+HANDED_ENTRIES: Final = 500
+"""Pending entries that are handed over at once: some milliseconds in each region."""
 
 _Row = tuple[int, int, int, int, int, int]
 
@@ -26,27 +30,28 @@ _Row = tuple[int, int, int, int, int, int]
 def hand_over_of(place: GroupPlace, home: HomeEpoch) -> Iterator[kinds.HandOver]:
     """The effects by which a region hands over what is pending in it, and says whose home is next.
 
-    What it has acknowledged must be told before.
+    What it has acknowledged must be told before. Each may be a turn of its own: the next one is
+    made of what is pending then. Nothing must become pending meanwhile.
     """
     group = place.group
-    moves = _home_of(group).moves(home)
-    owners = list(group.consumers.values())
-    places = {each.name: at for at, each in enumerate(owners, 1)}
-    fresh: list[_Row] = []
-    others: list[_Row] = []
-    for replica_id, pending in group.pending.lists.items():
-        adopted = () if group.home is None else group.home.adopted.get(replica_id, ())
-        for entry in pending.between(MIN_ID, MAX_ID):
-            if entry.number and replica_id in place.stream.logs:
-                owner = 0 if entry.consumer is None else places[entry.consumer.name]
-                row = (entry.delivery_ms, entry.delivery_count)
-                some = others if entry.number in adopted else fresh
-                some.append((entry.entry_id, replica_id, entry.number, owner, *row))
-    rows = fresh + others
-    consumers = [(each.name, each.seen_ms, each.active_ms + 1) for each in owners]
-    for at in range(0, max(len(rows), 1), SETTLED_RANGES_MAX):
-        some = rows[at : at + SETTLED_RANGES_MAX]
-        is_last = at + SETTLED_RANGES_MAX >= len(rows)
+    known = _home_of(group)
+    moves = known.moves(home)
+    for number, (entries, is_last) in enumerate(_pieces(place)):
+        fresh: list[_Row] = []
+        others: list[_Row] = []
+        owners: dict[bytes, tuple[int, Consumer]] = {}
+        for replica_id, entry in entries:
+            owner = 0
+            if entry.consumer is not None:
+                consumer = group.consumers[entry.consumer.name]
+                owner, _ = owners.setdefault(consumer.name, (len(owners) + 1, consumer))
+            is_adopted = entry.number in known.adopted.get(replica_id, ())
+            row = (entry.delivery_ms, entry.delivery_count)
+            some = others if is_adopted else fresh
+            some.append((entry.entry_id, replica_id, entry.number, owner, *row))
+        if is_last:
+            for each in group.consumers.values():
+                owners.setdefault(each.name, (0, each))
         yield kinds.HandOver(
             place.db,
             place.key,
@@ -55,13 +60,29 @@ def hand_over_of(place: GroupPlace, home: HomeEpoch) -> Iterator[kinds.HandOver]
             home.number,
             home.region,
             home.forced,
-            consumers,
-            some,
-            max(len(fresh) - at, 0),
-            [] if group.home is None else list(group.home.twice),
+            [(each.name, each.seen_ms, each.active_ms + 1) for _, each in owners.values()],
+            fresh + others,
+            len(fresh),
+            list(known.twice) if is_last else [],
             moves,
             not is_last,
+            number,
         )
+
+
+def _pieces(place: GroupPlace) -> Iterator[tuple[list[tuple[int, PendingEntry]], bool]]:
+    """What is pending and has a number, some entries at a time, and whether these are the last."""
+    piece: list[tuple[int, PendingEntry]] = []
+    for replica_id, pending in list(place.group.pending.lists.items()):
+        start = MIN_ID if replica_id in place.stream.logs else MAX_ID + 1
+        while start <= MAX_ID:
+            some, upto = pending.some_between(start, MAX_ID, HANDED_ENTRIES)
+            piece += [(replica_id, each) for each in some if each.number]
+            start = upto + 1
+            if len(piece) >= HANDED_ENTRIES:
+                yield piece, False
+                piece = []
+    yield piece, True
 
 
 def taken_by(place: GroupPlace, home: HomeEpoch) -> kinds.HandOver:
@@ -129,7 +150,9 @@ def hand_over(keyspace: Keyspace, effect: kinds.HandOver) -> None:
     home.raise_to(alive, epoch)
     if sender == ours:
         if epoch.region != ours:
-            home.hand_over(epoch, _numbers_of(effect.rows), moves=effect.moves)
+            home.pass_on(_numbers_of(effect.rows))
+            if not effect.more:
+                home.hand_over(epoch, moves=effect.moves)
         elif before < epoch:
             home.take(epoch)
         return
@@ -147,7 +170,11 @@ def hand_over(keyspace: Keyspace, effect: kinds.HandOver) -> None:
         _note_repeated(place, home, both, watch, effect.rows)
     if is_target:
         _adopt(place, effect, is_first=is_first)
+    is_whole = home.is_next(sender, effect.piece, more=effect.more)
     if effect.more:
+        return
+    if not is_whole:
+        home.is_incomplete = True
         return
     if is_target and effect.moves and epoch == home.current(ours):
         home.begun = max(home.begun, epoch)

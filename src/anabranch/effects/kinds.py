@@ -290,7 +290,8 @@ class HandOver(GroupEffect, tag=32):
     the consumer by its place in ``consumers``, from 1 on, or 0 for released ones. The region itself
     has delivered the first ``fresh`` of them, others before it the rest. ``twice`` are entries, as
     ``(replica_id, number)``, that another region has delivered, too. ``moves``: the region was the
-    home until then, so the next one may begin. ``more``: other rows follow in the same turn.
+    home until then, so the next one may begin. ``more``: another piece follows, maybe in a later
+    turn; ``piece`` numbers the pieces from 0 on.
     """
 
     creations: list[tuple[int, int]]
@@ -303,6 +304,7 @@ class HandOver(GroupEffect, tag=32):
     twice: list[tuple[int, int]]
     moves: bool
     more: bool = False
+    piece: int = 0
 
 
 class LeaveHome(GroupEffect, tag=33):

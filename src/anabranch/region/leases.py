@@ -20,7 +20,7 @@ from anabranch.stream.groups.policy import TIME
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from anabranch.engine.leases import Hold
     from anabranch.keyspace.database import Database
@@ -33,6 +33,57 @@ if TYPE_CHECKING:
 _ENTRIES: Final = 40
 """Entries that are released in one step: half a millisecond."""
 
+_SORTED: Final = 500
+"""Entries that are sorted by age in one step: half a millisecond."""
+
+
+_Where = tuple[int, bytes, bytes]
+"""Database, key and name of a group."""
+
+
+class _HandingOver:
+    """A group to hand over for an epoch, in pieces, once the log is on the disk up to a position.
+
+    It begins anew if more has become pending meanwhile.
+    """
+
+    __slots__ = ("home", "place", "position", "stamp", "steps")
+
+    def __init__(self, place: GroupPlace, home: HomeEpoch, position: int) -> None:
+        self.place = place
+        self.home = home
+        self.position = position
+        self.stamp = -1
+        self.steps: Iterator[list[kinds.Effect]] = iter(())
+
+    def is_due(self, ours: int) -> bool:
+        """Whether this region still has to hand over, or is asked to once more."""
+        group = self.place.group
+        due = group.due_hand_over(ours)
+        if due is None and group.home is not None and group.is_away(ours):
+            due = group.home.closed
+        return due == self.home
+
+    def next_piece(self) -> list[kinds.Effect] | None:
+        """The effects of the next piece; None: all is done."""
+        pending = self.place.group.pending
+        if self.stamp != pending.stamp:
+            self.stamp = pending.stamp
+            self.steps = self._pieces()
+        return next(self.steps, None)
+
+    def _pieces(self) -> Iterator[list[kinds.Effect]]:
+        """All that was acknowledged, then what is pending."""
+        policed = self.place.group.policed
+        assert policed is not None
+        policed.told.clear()
+        is_left = True
+        while is_left:
+            ranges, is_left = held_back(self.place)
+            yield list(told_by(self.place, ranges))
+        for effect in hand_over_of(self.place, self.home):
+            yield [effect]
+
 
 class Leasing:
     """Looks at what is due by the leases and the ``consumer-ttl`` of groups."""
@@ -40,8 +91,7 @@ class Leasing:
     def __init__(self, region: RegionState, waking: Waking) -> None:
         self._region = region
         self._waking = waking
-        self._handing: dict[tuple[int, bytes, bytes], tuple[HomeEpoch, int]] = {}
-        """Groups to hand over for an epoch, once the log is on the disk up to a position."""
+        self._handing: dict[_Where, _HandingOver] = {}
 
     def begin_if_due(self, now_ms: int) -> None:
         """Do what is due, a slice now and the rest later."""
@@ -77,7 +127,6 @@ class Leasing:
                 self._expect(database, key, now_ms)
                 if is_over():
                     return True
-        self._hand_over()
         deadlines = self._region.leases.deadlines
         while (place := deadlines.first_due(now_ms)) is not None:
             self._look(place, now_ms)
@@ -88,6 +137,9 @@ class Leasing:
             context.db = self._region.keyspace.databases[db]
             if not go_on(context):
                 redrives.pop((db, key), None)
+        while self._hand_over():
+            if is_over():
+                return True
         return False
 
     def _expect(self, database: Database, key: bytes, now_ms: int) -> None:
@@ -131,45 +183,50 @@ class Leasing:
             if asked == present and present.region == ours and not group.is_away(ours):
                 if asks in replica.members:
                     self._region.effects.emit(leaving(place, HomeEpoch(asked.number + 1, asks)))
-            elif asked.region == asks and home.closed == asked:
-                self._emit_hand_over(place, asked)
+            elif asked.region == asks and asked in (home.closed, self._handed_over(place)):
+                before = self._handing.get(where)
+                position = 0 if before is None else before.position
+                self._handing[where] = _HandingOver(place, asked, position)
         if home is not None and home.is_incomplete and present is not None:
             home.is_incomplete = False
             if present.region == ours and (group.is_away(ours) or home.watch is not None):
                 self._region.effects.emit(asking(place, present, ours))
         due = group.due_hand_over(ours)
-        if due is not None and self._handing.get(where, (None, 0))[0] != due:
+        if due is not None and self._handed_over(place) != due:
             persistence = self._region.context.server.host.persistence
-            self._handing[where] = due, persistence.position()
+            self._handing[where] = _HandingOver(place, due, persistence.position())
 
-    def _hand_over(self) -> None:
-        """Hand over the groups of which it is on the disk that this region is not their home."""
-        persistence = self._region.context.server.host.persistence
-        for where, (due, position) in list(self._handing.items()):
-            if persistence.is_logging and persistence.synced() < position:
+    def _handed_over(self, place: GroupPlace) -> HomeEpoch | None:
+        """The epoch for which a group is being handed over."""
+        handing = self._handing.get((place.db, place.key, place.name))
+        return None if handing is None or handing.place.group is not place.group else handing.home
+
+    def _hand_over(self) -> bool:
+        """Hand over the groups of which it is on the disk that this region is not their home.
+
+        One piece of each; returns whether more is left.
+        """
+        region = self._region
+        persistence, ours = region.context.server.host.persistence, region.keyspace.replica.region
+        is_left = False
+        for where, handing in list(self._handing.items()):
+            if persistence.is_logging and persistence.synced() < handing.position:
                 continue
-            del self._handing[where]
             db, key, name = where
-            value = self._region.keyspace.databases[db].values.get(key)
+            value = region.keyspace.databases[db].values.get(key)
             group = value.groups.get(name) if type(value) is Stream else None
-            if type(value) is Stream and group is not None:
-                place = GroupPlace(db, key, name, value, group)
-                if group.due_hand_over(self._region.keyspace.replica.region) == due:
-                    self._emit_hand_over(place, due)
-                else:
-                    self._mind_home(place)
-
-    def _emit_hand_over(self, place: GroupPlace, home: HomeEpoch) -> None:
-        """Tell of all that was acknowledged, then of what is pending."""
-        assert place.group.policed is not None
-        place.group.policed.told.clear()
-        is_left = True
-        while is_left:
-            ranges, is_left = held_back(place)
-            for told in told_by(place, ranges):
-                self._region.effects.emit(told)
-        for effect in hand_over_of(place, home):
-            self._region.effects.emit(effect)
+            if group is None or group is not handing.place.group:
+                del self._handing[where]
+                continue
+            piece = handing.next_piece() if handing.is_due(ours) else None
+            if piece is None:
+                del self._handing[where]
+                self._mind_home(handing.place)
+                continue
+            for effect in piece:
+                region.effects.emit(effect)
+            is_left = True
+        return is_left
 
     def _look(self, place: LeasePlace, now_ms: int) -> None:
         """Look at one place; afterwards it is due later, or not at all, or again at once."""
@@ -196,7 +253,9 @@ class Leasing:
         """Release the entries whose own time is over; wake readers for those whose delay is."""
         leases, pending = self._region.leases, whose.group.pending
         leases.deadlines.pop(place, None)
-        if policed.policy.lease.mode == TIME:
+        if policed.policy.lease.mode == TIME and not pending.sort_some(_SORTED):
+            leases.look(place, now_ms)
+        elif policed.policy.lease.mode == TIME:
             due: list[PendingEntry] = []
             for delivery_ms, _, entry in islice(pending.oldest_first(), _ENTRIES):
                 end_ms = delivery_ms + policed.policy.lease.ms
