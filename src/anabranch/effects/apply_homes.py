@@ -163,11 +163,13 @@ def hand_over(keyspace: Keyspace, effect: kinds.HandOver) -> None:
     is_first = epoch.number > 0 and home.begun < epoch
     if watch is not None or is_target:
         both = [*effect.twice]
+        rows = list(filter(_was_handed_out, effect.rows))
         if is_target and not is_first:
-            both += _pending_here(place, effect.rows)
+            both += _pending_here(place, rows)
         if watch is not None:
-            both += watch.passed_among(_numbers_of(effect.rows[: effect.fresh]))
-        _note_repeated(place, home, both, watch, effect.rows)
+            fresh = filter(_was_handed_out, effect.rows[: effect.fresh])
+            both += watch.passed_among(_numbers_of(fresh))
+        _note_repeated(place, home, both, watch, rows)
     if is_target:
         _adopt(place, effect, is_first=is_first)
     is_whole = home.is_next(sender, effect.piece, more=effect.more)
@@ -195,7 +197,7 @@ def _pending_here(place: GroupPlace, rows: Iterable[_Row]) -> list[Dot]:
         both += [
             (replica_id, entry.number)
             for entry in ([] if pending is None else pending.numbered(Ranges.of_numbers(numbers)))
-            if entry.number not in adopted
+            if entry.number not in adopted and entry.was_handed_out
         ]
     return both
 
@@ -241,10 +243,15 @@ def note_acknowledged(
         if pending is not None and not home.has_handed_over:
             adopted = home.adopted.get(replica_id, ())
             for entry in pending.numbered(Ranges([(low, high)])):
-                if entry.number not in adopted:
+                if entry.number not in adopted and entry.was_handed_out:
                     home.twice.append((replica_id, entry.number))
                     if by_number.find(log, entry.number) is not None:
                         home.repeated[entry.entry_id] = None
+
+
+def _was_handed_out(row: _Row) -> bool:
+    """Whether a consumer has got an entry of a hand-over (:class:`PendingEntry`)."""
+    return row[3] > 0 or row[5] > 0
 
 
 def _numbers_of(rows: Iterable[_Row]) -> dict[int, list[int]]:
@@ -273,7 +280,8 @@ def _adopt(place: GroupPlace, effect: kinds.HandOver, *, is_first: bool) -> None
             continue
         delivered = group.shared.delivered.get(replica_id)
         is_known = delivered is not None and number in delivered
-        if is_known and not is_first:
+        pending = group.pending.lists[replica_id].get(entry_id)
+        if is_known and not is_first and (pending is None or pending.was_handed_out):
             continue
         entry = group.pending.assign(replica_id, entry_id, owners[owner], delivery_ms, count)
         entry.number = number

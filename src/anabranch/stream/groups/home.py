@@ -48,6 +48,14 @@ class TakeWatch:
         self.told: dict[Dot, Dot] = {}
         """By entry, the effect by which this region told that it has acknowledged the entry."""
 
+    def note(self, replica_id: int, number: int, *, is_handed_out: bool) -> None:
+        """An entry waits for others of its key, and counts as not delivered, or not any more."""
+        taken = self.taken.setdefault(replica_id, Ranges())
+        if is_handed_out:
+            taken.add(number - 1, number)
+        else:
+            self.taken[replica_id] = taken.without(Ranges.of_numbers([number]))
+
     def pass_on(self, numbers: Mapping[int, list[int]]) -> None:
         """Entries that this region has taken are pending in another one now."""
         for replica_id, some in numbers.items():
