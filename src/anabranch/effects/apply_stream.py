@@ -174,9 +174,25 @@ def trim(keyspace: Keyspace, effect: kinds.Trim) -> None:
         keyspace.deferred_free.defer(stream.trim(replica_id, position))
     database = keyspace.databases[effect.db]
     database.touch(effect.key)
-    if database.policies.rules:
-        first_id = stream.local.first_id if stream.local.length else MAX_ID
-        _let_go(database, effect.key, stream, lambda group: group.halted_below(first_id))
+    if database.policies.rules:  # a nested function here would cost time without rules, too
+        _let_go_trimmed(database, effect.key, stream)
+
+
+def _let_go_trimmed(database: Database, key: bytes, stream: Stream) -> None:
+    """Entries were trimmed: those that had stopped their keys stop them no more."""
+    first_id = stream.local.first_id if stream.local.length else MAX_ID
+    _let_go(database, key, stream, lambda group: group.halted_below(first_id))
+
+
+def _let_go_removed(database: Database, stream: Stream, effect: kinds.Remove) -> None:
+    """Single entries were removed."""
+    _let_go(
+        database,
+        effect.key,
+        stream,
+        lambda group: group.pending.with_ids(effect.ids),
+        dereferenced=effect.dereferenced,
+    )
 
 
 def _let_go(
@@ -213,13 +229,7 @@ def remove(keyspace: Keyspace, effect: kinds.Remove) -> None:
     database = keyspace.databases[effect.db]
     database.touch(effect.key)
     if database.policies.rules:
-        _let_go(
-            database,
-            effect.key,
-            stream,
-            lambda group: group.pending.with_ids(effect.ids),
-            dereferenced=effect.dereferenced,
-        )
+        _let_go_removed(database, stream, effect)
 
 
 def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
