@@ -27,11 +27,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import pytest
 
 from anabranch.commands.table import COMMANDS
+from anabranch.config.settings import Settings
 from anabranch.effects import kinds
 from anabranch.effects.apply import apply
 from anabranch.engine.session import Session
@@ -68,6 +71,16 @@ _WORDS: Final = {
 _USED: Final = [command for command in COMMANDS if command.name in _WORDS]
 
 
+@cache
+def _checked(**settings: Any) -> Settings:
+    return Settings(**settings)
+
+
+def _settings(**settings: Any) -> Settings:
+    """A copy takes less time than to check the settings again."""
+    return copy(_checked(**settings))
+
+
 class Seen(NamedTuple):
     """A pending entry."""
 
@@ -89,7 +102,8 @@ class OrderedRun:
         chance = self.chance = random.Random(f"{seed}/ordered")
         with pytest.MonkeyPatch.context() as patch:  # a table of few commands is made quickly
             patch.setattr(region_harness, "COMMANDS", _USED)
-            self.server = Harness(stream_node_max_entries=chance.choice([100, 2]))
+            patch.setattr(region_harness, "Settings", _settings)
+            self.server = Harness(stream_node_max_entries=chance.choice([100, 2]), databases=1)
         self.effects: list[kinds.Effect] = []
         self.server.region.effects.record = self.effects.append
         self.reached = Counter[str]()
@@ -554,7 +568,8 @@ class OrderedRun:
             for entry_id in self._owned():
                 self.do("XACK", self.name, "g", f"{entry_id}-0")
                 self.done.add(entry_id)
-            self.server.advance(BACKOFF_MS + 100)
+            if self.backoff or self.has_lease:
+                self.server.advance(BACKOFF_MS + 100)
             self.read()
             self._look()
             if not self.pending and self.last >= max(self.live, default=0):

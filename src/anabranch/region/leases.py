@@ -36,7 +36,6 @@ _ENTRIES: Final = 40
 _SORTED: Final = 500
 """Entries that are sorted by age in one step: half a millisecond."""
 
-
 _Where = tuple[int, bytes, bytes]
 """Database, key and name of a group."""
 
@@ -92,6 +91,7 @@ class Leasing:
         self._region = region
         self._waking = waking
         self._handing: dict[_Where, _HandingOver] = {}
+        """Groups of which this region stops, or has stopped, to be the home."""
 
     def begin_if_due(self, now_ms: int) -> None:
         """Do what is due, a slice now and the rest later."""
