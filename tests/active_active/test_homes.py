@@ -47,7 +47,7 @@ def test_histories() -> None:
 def test_histories_with_hand_overs_in_many_pieces(monkeypatch: Patch) -> None:
     one_piece_at_a_time(monkeypatch)
     reached: Counter[str] = Counter()
-    for seed in SEEDS:
+    for seed in SEEDS[:12]:
         history = HomeHistory(seed, forces=0, full_syncs=True)
         history.run()
         reached += history.reached

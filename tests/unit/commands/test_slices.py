@@ -199,6 +199,14 @@ def test_a_reader_that_claims_sorts_all_pending_entries_in_slices(region: Driven
     assert region.in_one_go(*claim)[0][1][0][0] == b"5-1"
 
 
+def test_many_entries_are_renewed_in_slices(region: Driven) -> None:
+    session = region.begin("AB.RENEW", "s", "g", "alice", "1h")
+    region.do("XACK", "s", "g", "2999-1", session=region.other)
+    renewed = region.end(session)
+    assert (len(renewed), renewed[0], b"2999-1" in renewed) == (ENTRIES - 1, b"1-1", False)
+    region.check()
+
+
 @pytest.mark.parametrize(("add", "remove"), [("RPUSH", "LPOP"), ("SADD", "SPOP")])
 def test_lists_and_sets_are_dumped_and_restored_in_slices(
     region: Driven, add: str, remove: str
