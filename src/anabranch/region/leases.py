@@ -7,6 +7,7 @@ of entries; a place of which more is due is looked at again.
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -28,13 +29,16 @@ if TYPE_CHECKING:
     from anabranch.region.waking import Waking
     from anabranch.stream.groups.pending_entry import PendingEntry
     from anabranch.stream.groups.pending_list import Consumer
-    from anabranch.stream.groups.policy import Policed
+    from anabranch.stream.groups.policy import GroupPolicy, Policed
 
 _ENTRIES: Final = 40
 """Entries that are released in one step: half a millisecond."""
 
 _SORTED: Final = 500
 """Entries that are sorted by age in one step: half a millisecond."""
+
+_CONSUMERS: Final = 200
+"""Consumers that are expected in one step: half a millisecond."""
 
 _Where = tuple[int, bytes, bytes]
 """Database, key and name of a group."""
@@ -92,6 +96,8 @@ class Leasing:
         self._waking = waking
         self._handing: dict[_Where, _HandingOver] = {}
         """Groups of which this region stops, or has stopped, to be the home."""
+        self._expected: deque[tuple[LeasePlace, GroupPolicy, Iterator[Consumer]]] = deque()
+        """Groups that got policies, and those of their consumers that are not expected yet."""
 
     def begin_if_due(self, now_ms: int) -> None:
         """Do what is due, a slice now and the rest later."""
@@ -99,7 +105,7 @@ class Leasing:
         is_due = region.leases.deadlines.first_due(now_ms) is not None
         is_due = is_due or bool(region.context.server.redrives)
         is_due = is_due or any(each.policies.bound for each in region.keyspace.databases)
-        is_due = is_due or bool(self._handing)
+        is_due = is_due or bool(self._handing) or bool(self._expected)
         if is_due and self._go_on():
             region.scheduler.schedule(self._go_on)
 
@@ -127,6 +133,9 @@ class Leasing:
                 self._expect(database, key, now_ms)
                 if is_over():
                     return True
+        while self._expect_some(now_ms):
+            if is_over():
+                return True
         deadlines = self._region.leases.deadlines
         while (place := deadlines.first_due(now_ms)) is not None:
             self._look(place, now_ms)
@@ -159,11 +168,24 @@ class Leasing:
                     continue  # leases are for those who may be given entries
             if policy is None or not (policy.watches or policy.backoff):
                 continue
-            leases.look(LeasePlace(database.index, key, name, False), now_ms)
-            for consumer in group.consumers.values() if policy.watches else ():
+            place = LeasePlace(database.index, key, name, False)
+            leases.look(place, now_ms)
+            if policy.watches:
+                self._expected.append((place, policy, iter(list(group.consumers.values()))))
+
+    def _expect_some(self, now_ms: int) -> bool:
+        """Expect some consumers of groups that got policies; returns whether there are more."""
+        leases = self._region.leases
+        if self._expected:
+            group, policy, consumers = self._expected[0]
+            some = list(islice(consumers, _CONSUMERS))
+            for consumer in some:
                 if consumer.pending_count or policy.consumer_ttl_ms:
-                    place = LeasePlace(database.index, key, name, True, consumer.name)
+                    place = group._replace(is_consumer=True, consumer=consumer.name)
                     leases.expect(place, policy, now_ms)
+            if not some:
+                self._expected.popleft()
+        return bool(self._expected)
 
     def _tell(self, place: GroupPlace) -> None:
         """Tell other regions what was acknowledged before ``acks all`` was set, piece by piece."""
