@@ -61,8 +61,8 @@ def one_piece_at_a_time(patch: Patch) -> None:
         hand_over(self)
         return False
 
-    hand_over = Leasing._hand_over
-    patch.setattr(Leasing, "_hand_over", hand_over_one)
+    hand_over = Leasing._hand_over_pieces
+    patch.setattr(Leasing, "_hand_over_pieces", hand_over_one)
     patch.setattr(apply_homes, "HANDED_ENTRIES", 1)
 
 

@@ -21,8 +21,8 @@ from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared import Dot
 
-HANDED_ENTRIES: Final = 500
-"""Pending entries that are handed over at once: some milliseconds in each region."""
+HANDED_ENTRIES: Final = 200
+"""Pending entries that are handed over at once: a millisecond in each region."""
 
 _Row = tuple[int, int, int, int, int, int]
 

@@ -21,7 +21,7 @@ from anabranch.stream.groups.policy import TIME
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from anabranch.engine.leases import Hold
     from anabranch.keyspace.database import Database
@@ -105,12 +105,25 @@ class Leasing:
         is_due = region.leases.deadlines.first_due(now_ms) is not None
         is_due = is_due or bool(region.context.server.redrives)
         is_due = is_due or any(each.policies.bound for each in region.keyspace.databases)
-        is_due = is_due or bool(self._handing) or bool(self._expected)
+        is_due = is_due or bool(self._expected)
         if is_due and self._go_on():
             region.scheduler.schedule(self._go_on)
+        if self._handing and self._go_on_handing():
+            region.scheduler.schedule(self._go_on_handing, first=True)
 
     def _go_on(self) -> bool:
         """A :data:`anabranch.scheduling.Work`."""
+        return self._do(self._some)
+
+    def _go_on_handing(self) -> bool:
+        """A :data:`anabranch.scheduling.Work` that is done once a turn.
+
+        Another region applies a turn as a whole, which takes longer than to tell of it.
+        """
+        return self._do(self._hand_over)
+
+    def _do(self, some: Callable[[int], bool]) -> bool:
+        """Do some work, if anything may change now; returns whether more is left."""
         region = self._region
         if region.scheduler.is_exclusive:
             return True
@@ -119,7 +132,7 @@ class Leasing:
             return False  # nothing may change: what is due is looked at again
         now_ms = region.clock.now_us() // 1000
         region.context.enter(region.nobody, now_ms)
-        is_left = self._some(now_ms)
+        is_left = some(now_ms)
         if region.keyspace.ready:
             self._waking.serve()
         return is_left
@@ -146,9 +159,6 @@ class Leasing:
             context.db = self._region.keyspace.databases[db]
             if not go_on(context):
                 redrives.pop((db, key), None)
-        while self._hand_over():
-            if is_over():
-                return True
         return False
 
     def _expect(self, database: Database, key: bytes, now_ms: int) -> None:
@@ -223,7 +233,14 @@ class Leasing:
         handing = self._handing.get((place.db, place.key, place.name))
         return None if handing is None or handing.place.group is not place.group else handing.home
 
-    def _hand_over(self) -> bool:
+    def _hand_over(self, _now_ms: int) -> bool:
+        """Hand over groups until the slice is over; returns whether more is left."""
+        while self._hand_over_pieces():
+            if self._region.scheduler.is_over():
+                return True
+        return False
+
+    def _hand_over_pieces(self) -> bool:
         """Hand over the groups of which it is on the disk that this region is not their home.
 
         One piece of each; returns whether more is left.

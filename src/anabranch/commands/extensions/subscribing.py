@@ -145,14 +145,16 @@ class GroupSubscription:
             if left <= 0 or size >= PUSH_BYTES:
                 break
             del self._due[key]
+            most = min(share, left)
             words = [b"XREADGROUP", b"GROUP", self.group, self.consumer]
-            words += [b"COUNT", b"%d" % min(share, left), b"MAXSIZE", b"%d" % PUSH_BYTES]
+            words += [b"COUNT", b"%d" % most, b"MAXSIZE", b"%d" % PUSH_BYTES]
             try:
                 reply = xreadgroup(ctx, [*words, b"STREAMS", key, b">"])
             except CommandError as refusal:
                 gone.append((key, refusal.text))
                 continue
             head = b"%%1\r\n$%d\r\n%b\r\n" % (len(key), key)
+            has_more = False
             if reply is not None and reply.startswith(head):
                 entries = reply[len(head) :]
                 rows.append((array_header(2), bulk(key), entries))
@@ -161,7 +163,9 @@ class GroupSubscription:
                 self._pending += count
                 size += len(entries)
                 self._held[key] = self._held.get(key, 0) + count
-                self._due[key] = None  # it may have more
+                has_more = count == most or 2 * len(entries) > PUSH_BYTES
+            if has_more:
+                self._due[key] = None
             elif (at_ms := self._next_turn_ms(ctx, key)) > 0:
                 self._later[key] = at_ms
         return rows, gone
