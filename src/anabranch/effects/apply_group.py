@@ -148,7 +148,8 @@ def assign(keyspace: Keyspace, effect: kinds.Assign) -> None:
     if owner is None:
         keyspace.databases[effect.db].signal(effect.key)
     else:
-        wake_held_back(keyspace, effect.db, effect.key, group)
+        if group.policed is not None:
+            wake_held_back(keyspace, effect.db, effect.key, group)
         if effect.now_ms:
             _see(owner, effect.now_ms, effect.active)
 
@@ -165,7 +166,8 @@ def acknowledge(keyspace: Keyspace, effect: kinds.Acknowledge) -> None:
     group.pending.acknowledge(effect.ids)
     if effect.dots:
         group.drop_dots(effect.dots)
-    wake_held_back(keyspace, effect.db, effect.key, group)
+    if group.policed is not None:
+        wake_held_back(keyspace, effect.db, effect.key, group)
 
 
 def acknowledge_runs(keyspace: Keyspace, effect: kinds.AcknowledgeRuns) -> None:

@@ -355,7 +355,7 @@ def _taken(
         found = stream.find_pending(group, entry)
         if found is None:
             continue  # a ghost stays pending
-        if gives_up(group, entry):
+        if group.policed is not None and gives_up(group, entry):
             too_often.append(entry)
             continue
         region, block, index = found
