@@ -51,6 +51,9 @@ _COUNTED: Final = 500
 """Keys whose groups are looked up, that are read, and in which pending entries are counted, at
 once: a millisecond."""
 
+_READ_AT_ONCE: Final = 500
+"""Streams that a reader without a group looks at together: some milliseconds if all have news."""
+
 _PUSH: Final = b">2\r\n" + bulk(b"ab.entries")
 _NO_RESP3: Final = (
     "ERR AB.SUBSCRIBE pushes entries, which RESP2 cannot: send HELLO 3 first, or read with BLOCK"
@@ -197,6 +200,10 @@ class ReaderSubscription:
         self.request = request
         self.credit = credit
         """How many entries may still be pushed."""
+        self._due: dict[bytes, None] = {}
+        """Streams to look at."""
+        self._is_whole = False
+        """Whether all streams are to be looked at together once these are done."""
 
     def run(self, ctx: Context, waiter: Waiter) -> None:
         """Push what there is, as far as the credit goes."""
@@ -205,20 +212,28 @@ class ReaderSubscription:
             return
         request = self.request
         followed = request.followed(ctx)
-        changed = followed if waiter.is_behind else waiter.changed or ()
-        names = [key for key in changed if key in followed]
-        if not names and not waiter.is_behind:
+        if waiter.is_behind:
+            self._due.update(dict.fromkeys(followed))
+            self._is_whole = True
+            waiter.is_behind = False
+        self._due.update((key, None) for key in waiter.changed or () if key in followed)
+        if not self._due and not self._is_whole:
             return
+        is_whole = not self._due
+        names = list(followed) if is_whole else list(islice(self._due, _READ_AT_ONCE))
         request.options.request.count = min(self.credit, PUSH_ENTRIES)
-        takings = look(ctx, request, names, is_whole=waiter.is_behind)
+        takings = look(ctx, request, names, is_whole=is_whole)
         if takings:
             self.credit -= sum([each.count for each in takings])
             _push(ctx, len(takings), request.rows(takings))
         cursor = request.cursor
-        has_more = bool(cursor.after)
-        # A look at all streams makes the cursor short again where several regions write.
-        waiter.is_behind = has_more or (bool(cursor.base) and len(cursor.rows) > _ROWS_MAX)
-        if has_more and self.credit:
+        if not cursor.after:  # otherwise there is more in these streams
+            for name in names:
+                self._due.pop(name, None)
+            # A look at all streams makes the cursor short again where several regions write.
+            is_long = bool(cursor.base) and len(cursor.rows) > _ROWS_MAX
+            self._is_whole = not is_whole and (self._is_whole or is_long)
+        if (self._due or self._is_whole) and self.credit:
             ctx.server.blocked.look_again(waiter)
 
 
