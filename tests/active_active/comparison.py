@@ -53,6 +53,9 @@ _USED: Final = [
         "xgroup", "xinfo", "xnack", "xpending", "xrange", "xreadgroup", "xsetid", "xtrim",
         "append", "decrby", "get", "getdel", "getex", "incr", "incrby", "incrbyfloat", "mset",
         "set", "setrange",
+        "lindex", "linsert", "llen", "lmove", "lpop", "lpush", "lrange", "lrem", "lset", "ltrim",
+        "rpop", "rpush", "sadd", "scard", "smembers", "smove", "spop", "srandmember", "srem",
+        "type",
     }
 ]  # fmt: skip
 """A table of few commands is quickly made, and there is one for each region of each history."""

@@ -85,7 +85,8 @@ class Elements:
         member: Puts = ((dot, b""),)  # one object for all of them
         if self.order is None:
             for place in places:
-                self._change(place, (*self._unseen(place, knows), *member))
+                unseen = self._unseen(place, knows)
+                self._change(place, unseen + member if unseen else member)
         else:
             for place, item in zip(places, items, strict=True):
                 self._change(place, (*self._unseen(place, knows), (dot, item)))
