@@ -160,10 +160,11 @@ class Elements:
         self.digest %= _MODULUS
 
     def _hash(self, place: bytes, puts: Puts) -> int:
-        return sum([
-            xxh3_128_intdigest(b"%d:%d:%d:%b%b" % (*dot, len(place), place, item), len(self.kind))
-            for dot, item in puts
-        ])  # fmt: skip
+        seed, total = KINDS.index(self.kind), 0
+        for dot, item in puts:
+            data = b"%d:%d:%d:%b%b" % (*dot, len(place), place, item)
+            total += xxh3_128_intdigest(data, seed)
+        return total
 
     def join(self, other: Elements, our: Vector, their: Vector) -> None:
         """Add what is new of another state, and drop what the other side has taken."""
