@@ -78,9 +78,13 @@ def items_stand_as_they_came(patch: Patch) -> None:
     patch.setattr(Elements, "items", came)
 
 
-def pushes_at_the_end_have_the_place_of_the_head(patch: Patch) -> None:
-    beside = module._beside
-    patch.setattr(module, "_beside", lambda level, own, number: beside(level, own, -abs(number)))
+def pushes_end_before_the_last_item(patch: Patch) -> None:
+    places_at = Elements.places_at
+
+    def before(self: Elements, index: int, *rest: int) -> list[bytes]:
+        return places_at(self, index - (1 < index == len(self)), *rest)
+
+    patch.setattr(Elements, "places_at", before)
 
 
 def ranges_end_before_their_last_place(patch: Patch) -> None:
@@ -178,7 +182,7 @@ MISTAKES: Final[dict[str, Callable[[Patch], None]]] = {
     "LSET removes an item that it has not seen": setting_removes_what_it_has_not_seen,
     "of items set at once the one that came first counts": the_item_that_came_first_counts,
     "items stand in the order of their arrival": items_stand_as_they_came,
-    "RPUSH puts items before the last one": pushes_at_the_end_have_the_place_of_the_head,
+    "RPUSH puts items before the last one": pushes_end_before_the_last_item,
     "a pop of several items leaves the last one": ranges_end_before_their_last_place,
     "a full sync brings back what was taken": full_syncs_bring_back_what_was_taken,
     "a full sync drops what the other side lacks": full_syncs_drop_what_the_other_side_lacks,

@@ -2,7 +2,8 @@
 
 The rest is as in :mod:`tests.active_active.histories`: other values are made under the same names
 now and then, regions are cut off, lose power, restart, and join full syncs, and each is compared
-with the formulas. A command on a list is compared with what it does to a list of Python, too:
+with the formulas. These take effects as they are, so what a command must come to is checked where
+it runs, too: a list is compared with a list of Python:
 ``python -m tests.active_active.elements --seeds 1-1000``.
 """
 
@@ -43,23 +44,30 @@ class ElementHistory(History):
         self._in_units = [add, remove, push, pop, histories.delete]
 
     def _happen(self, event: Event) -> None:
-        if event[0] != "do" or event[2] not in _ON_LISTS:
+        if event[0] != "do" or event[2] not in _CHECKED:
             super()._happen(event)
             return
-        _, number, *words = event
-        before = self._items(number, words[1])
+        _, number, name, key, *rest = event
+        node = self.cluster.node(number)
+        database = node.region.keyspace.databases[0]
+        value, is_timed = database.values.get(key), key in database.deadlines
+        items = list(value.items) if isinstance(value, ListValue) else None
+        kinds = [] if value is None else value.shared.small_kinds
+        written = node.vector.get(node.replica_id, 0)
         super()._happen(event)
-        if before is not None:
-            after = self._items(number, words[1]) or []
-            assert after == expected(before, words), f"{words} made {after} of {before}"
-
-    def _items(self, number: int, key: bytes) -> list[bytes] | None:
-        """The items of a list that does not expire; None for other values."""
-        database = self.cluster.node(number).region.keyspace.databases[0]
-        value = database.values.get(key)
-        if key in database.deadlines or not isinstance(value, ListValue):
-            return None
-        return list(value.items)
+        if is_timed:
+            return
+        after = database.values.get(key)
+        if items is not None and name in _ON_LISTS:
+            found = list(after.items) if isinstance(after, ListValue) else []
+            assert found == expected(items, [name, key, *rest]), f"{event} made {found} of {items}"
+        if name == "SADD" and isinstance(value, SetValue):
+            assert node.vector[node.replica_id] > written, "an addition that is no effect"
+        if value is None and name in ("SADD", "RPUSH"):
+            assert key not in database.deadlines, "the deadline of a former value"
+        if name == "RENAME" and rest[0] != key and value is not None:
+            moved = database.values[rest[0]].shared.small_kinds
+            assert moved == kinds, f"{kinds} are {moved} under another name"
 
 
 def expected(items: list[bytes], words: list[Any]) -> list[bytes]:
@@ -94,6 +102,7 @@ def expected(items: list[bytes], words: list[Any]) -> list[bytes]:
 
 
 _ON_LISTS: Final = ("RPUSH", "LPUSH", "LPOP", "RPOP", "LINSERT", "LSET", "LREM", "LTRIM")
+_CHECKED: Final = (*_ON_LISTS, "SADD", "RENAME")
 
 
 # -- sets -----------------------------------------------------------------------------------------
@@ -171,12 +180,12 @@ _Mix = list[tuple[Callable[[History, Node, bytes], Command | None], float]]
 _OF_SETS: Final[_Mix] = [(add, 30), (remove, 15), (draw, 5), (look, 3), (pass_on, 5)]
 
 _OF_LISTS: Final[_Mix] = [
-    (push, 25), (pop, 12), (insert, 10), (put, 6), (take_out, 5), (trim, 4), (turn, 6),
+    (push, 25), (pop, 9), (insert, 10), (put, 15), (take_out, 5), (trim, 4), (turn, 6),
 ]  # fmt: skip
 
 _REST: Final[_Mix] = [
     (strings.expire, 4), (histories.persist, 1), (histories.delete, 5), (strings.write, 2),
-    (histories.add, 3), (histories.rename, 2), (histories.copy, 2), (histories.flush, 0.3),
+    (histories.add, 3), (histories.rename, 4), (histories.copy, 2), (histories.flush, 0.3),
 ]  # fmt: skip
 
 
