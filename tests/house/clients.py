@@ -80,7 +80,7 @@ CLIENTS = (
         "python",
         "walrus",
         "streams, groups, time series, locks, rate limits, counters, cache, lists, sets",
-        "streams and groups",
+        "streams, groups, locks, limits, lists, sets",
         "scripts need `anabranch[lua]`; `Hash`, `ZSet`, `BitField` and what is made of them do not "
         "work",
     ),
@@ -89,7 +89,7 @@ CLIENTS = (
         "python",
         "script_users",
         "its `Redlock` on three servers",
-        "not tried; three regions of one cluster are no three masters",
+        "yes, on regions of three clusters: three regions of one cluster are no three masters",
         "needs `anabranch[lua]`",
     ),
     Client(
@@ -97,7 +97,7 @@ CLIENTS = (
         "python",
         "script_users",
         "three strategies of rate limits, by several processes at once",
-        "fixed windows and sliding counters; a moving window is a list",
+        "yes",
         "needs `anabranch[lua]`",
     ),
     Client(
