@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from collections.abc import Set as AbstractSet
 from io import BytesIO
+from itertools import islice
 from sys import getsizeof
 from typing import ClassVar, Final
 
@@ -96,6 +97,12 @@ class ListValue:
         self.accessed_ms = 0
         self.counted_bytes = -1  # see accounting.py
         self.is_due = False
+
+    def part(self, first: int, end: int) -> list[bytes]:
+        """The items from one index up to another, which is excluded."""
+        if isinstance(self.items, Items):
+            return self.items.part(first, end)
+        return list(islice(self.items, first, end))
 
 
 @mypyc_attr(acyclic=True)

@@ -274,6 +274,12 @@ class Items:
     def __reversed__(self) -> Iterator[bytes]:
         return self.elements.items(reverse=True)
 
+    def part(self, first: int, end: int) -> list[bytes]:
+        """The items from one index up to another, which is excluded."""
+        elements = self.elements
+        assert elements.order is not None
+        return [_item(elements.puts[place]) for place in elements.order.islice(first, end)]
+
     def index(self, wanted: bytes) -> int:
         """The index of the first such item; :class:`ValueError` without one."""
         for index, item in enumerate(self):
