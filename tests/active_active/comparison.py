@@ -47,7 +47,8 @@ _USED: Final = [
     for command in COMMANDS
     if command.name
     in {
-        "ab.count", "ab.equalids", "ab.lag", "ab.policy", "ab.read", "copy", "del", "dump", "exec",
+        "ab.count", "ab.digest", "ab.equalids", "ab.lag", "ab.policy", "ab.read", "copy", "del",
+        "dump", "exec",
         "exists", "flushall", "multi", "persist", "pexpire", "pexpiretime", "rename", "renamenx",
         "restore", "xack", "xackdel", "xadd", "xautoclaim", "xcfgset", "xclaim", "xdel", "xdelex",
         "xgroup", "xinfo", "xnack", "xpending", "xrange", "xreadgroup", "xsetid", "xtrim",
@@ -229,7 +230,7 @@ class Comparison:
             assert deadline == (-1 if shown.deadline == NEVER else shown.deadline), "deadline"
             self.reached[kind] += 1
             self.reached["hidden value"] += len(shown.small_kinds) > 1
-            return shown.small, deadline
+            return shown.small, deadline, node.do("AB.DIGEST", key)
         got = entries_of(entries)
         due = [(entry.entry_id, token_of(entry)) for entry in shown.entries]
         assert sorted(got) == sorted(due), f"{key!r} has {got} instead of {due}"
@@ -336,4 +337,4 @@ class Comparison:
     def _all_of(node: Node, key: bytes) -> Any:
         if type(node.region.keyspace.databases[0].values[key]) is Stream:
             return node.do("XINFO", "STREAM", key, "FULL", "COUNT", 0)
-        return _small_value(node, key, node.do("TYPE", key))
+        return _small_value(node, key, node.do("TYPE", key)), node.do("AB.DIGEST", key)

@@ -209,6 +209,8 @@ class Elements:
     def spans(self, indexes: Iterable[int]) -> list[bytes]:
         """First and last place of each run of items at these ascending indexes."""
         assert self.order is not None
+        if isinstance(indexes, range):  # pops and trims: neighbours
+            return [self.order[indexes[0]], self.order[indexes[-1]]] if indexes else []
         places: list[bytes] = []
         last = -2
         for index in indexes:

@@ -116,6 +116,8 @@ def test_taking_a_range_takes_its_ends() -> None:
     items = Elements(LIST)
     places = items.places_at(0, 6, 1, 1)
     items.put((1, 1), places, [b"a", b"b", b"c", b"d", b"e", b"f"], seen({}))
+    assert items.spans(range(1, 4)) == items.spans([1, 2, 3]) == [places[1], places[3]]
+    assert not items.spans(range(0))
     assert items.spans([1, 2, 4]) == [places[1], places[2], places[4], places[4]]
     assert items.left_without(items.spans([1, 2, 4]), seen(ALL)) == 3
     assert items.take(items.spans([1, 2, 4]), seen(ALL)) == 3
