@@ -122,15 +122,6 @@ def snapshots_leave_lists_out(patch: Patch) -> None:
     patch.setattr(Elements, "restored", without)
 
 
-def restarts_forget_items_set_at_once(patch: Patch) -> None:
-    restored = Elements.restored
-
-    def first(kind: str, rows: Any) -> Elements:
-        return restored(kind, {place: puts[:1] for place, puts in rows.items()})
-
-    patch.setattr(Elements, "restored", first)
-
-
 def streams_drop_sets(patch: Patch) -> None:
     note = streams.note_hidden
 
@@ -187,7 +178,6 @@ MISTAKES: Final[dict[str, Callable[[Patch], None]]] = {
     "a full sync brings back what was taken": full_syncs_bring_back_what_was_taken,
     "a full sync drops what the other side lacks": full_syncs_drop_what_the_other_side_lacks,
     "snapshots leave lists out": snapshots_leave_lists_out,
-    "a restart forgets one of two items set at once": restarts_forget_items_set_at_once,
     "a stream drops the set that it meets": streams_drop_sets,
     "a list hides a set": a_list_hides_a_set,
     "a new set has the deadline of the former one": a_new_set_has_the_deadline_of_the_former,
