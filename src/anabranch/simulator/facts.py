@@ -261,6 +261,14 @@ def fact_of(effect: kinds.Effect, replica_id: int, number: int, context: Vector)
             return Configured(replica_id, number, context)
         case kinds.Expire():
             return Deadline(replica_id, number, context, _or_never(effect.at_ms))
+    return _fact_of_small(effect, replica_id, number, context)
+
+
+def _fact_of_small(
+    effect: kinds.Effect, replica_id: int, number: int, context: Vector
+) -> Fact | None:
+    """The fact of an effect on a string, a set or a list."""
+    match effect:
         case kinds.WriteString():
             at_ms = _or_never(effect.at_ms)
             return StringWritten(replica_id, number, context, effect.data, effect.stamp_ms, at_ms)
