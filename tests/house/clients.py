@@ -308,7 +308,14 @@ BY_HAND = (
         "streams",
     ),
     ("channels-redis 4.3.0, pubsub", "PyPI", "a message to a group", "yes", "yes"),
-    ("@socket.io/redis-streams-adapter 0.3.1", "npm", "emit over a stream", "yes", "yes"),
+    (
+        "@socket.io/redis-streams-adapter 0.3.1",
+        "npm",
+        "emit over a stream; a connection that is recovered",
+        "yes",
+        "yes",
+    ),
+    ("python-redis-lock 4.0.0", "PyPI", "lock, a waiter that is woken, extend", "yes", "yes"),
     ("Redis 2.000 for Perl", "Debian 12", "adding, ranges, groups", "yes", "yes"),
     ("Predis 1.1.10 for PHP", "Debian 12", "XADD, pipelines, transactions", "yes", "streams"),
     ("lua-redis 2.0.5", "Debian 12", "XADD, XRANGE, strings, transactions", "yes", "streams"),
@@ -329,10 +336,10 @@ BY_HAND = (
     ("telstar 1.1.3", "PyPI", "a producer, a consumer of a group", "yes", "not tried again"),
     ("atomic-redis-streams 0.1.0", "PyPI", "a handler without state", "yes", "not tried again"),
     ("redisaq 0.1.5", "PyPI", "a producer, a consumer of a group", "yes", "not tried again"),
-    ("cashews 7.6.0", "PyPI", "cache, lock", "yes", "not tried again"),
-    ("redlock 4.2.0", "npm", "lock and unlock", "yes", "not tried again"),
-    ("redis-semaphore 5.8.0", "npm", "`Mutex`", "yes", "not tried again"),
-    ("node-resque 9.7.1", "npm", "adding to a queue", "yes", "no: lists"),
+    ("cashews 7.6.0", "PyPI", "cache, lock", "yes", "yes"),
+    ("redlock 4.2.0", "npm", "lock, extend and unlock", "yes", "yes"),
+    ("redis-semaphore 5.8.0", "npm", "`Mutex`", "yes", "yes"),
+    ("node-resque 9.7.1", "npm", "adding to a queue", "yes", "yes"),
     ("redis-semaphore 5.8.0", "npm", "`Semaphore`", "no: ZREMRANGEBYSCORE", "no"),
     ("bee-queue 2.0.0", "npm", "adding a job", "no: HEXISTS", "no"),
     ("Symfony Messenger 5.4.53", "Debian 12", "taking a message", "no: ZCOUNT", "no"),
@@ -438,8 +445,8 @@ def _page() -> Iterator[str]:
         yield f"| {library} | {needs} | {seen} |\n"
     yield (
         "\n## Tried by hand\n\n"
-        "Once, in November 2026, without a test here. A *no* has the command that is missing, or "
-        "the type that a region does not keep.\n\n"
+        "Once, in November 2026, without a test here. A *no* has the command that is "
+        "missing.\n\n"
         "| Package | From | What was tried | On a server | On a region |\n|---|---|---|---|---|\n"
     )
     for row in BY_HAND:
