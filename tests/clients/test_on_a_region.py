@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import redis
 
-from anabranch.testing import Cluster
 from tests.clients.conftest import NODE_SOURCES
 from tests.clients.test_aiocache import (
     test_a_conditional_write_needs_the_old_value,
@@ -40,7 +39,6 @@ from tests.clients.test_script_users import (
     test_a_rate_limit_holds_for_several_processes as limits_hold,
 )
 from tests.clients.test_script_users import (
-    test_redlock_on_three_servers,
     test_register_script_of_redis_py,
 )
 from tests.clients.test_taskiq import (
@@ -77,7 +75,6 @@ __all__ = [
     "test_its_lock_lets_one_in_at_a_time",
     "test_keys_are_found_and_deleted_by_a_pattern",
     "test_locks_limits_and_counters",
-    "test_redlock_on_three_servers",
     "test_register_script_of_redis_py",
     "test_small_lists_and_sets",
     "test_subscribers_of_a_stream_get_every_message",
@@ -96,13 +93,6 @@ def real_server() -> Iterator[AnabranchServer]:
     with AnabranchServer(extra=extra) as server:
         yield server
         assert not mistakes(server)
-
-
-@pytest.fixture
-def masters() -> Iterator[set[redis.Redis]]:
-    """Regions of three clusters: three regions of one cluster are no three masters."""
-    with Cluster("a") as first, Cluster("b") as second, Cluster("c") as third:
-        yield {redis.Redis(port=each.port) for each in (first.a, second.b, third.c)}
 
 
 def test_whole_ids_are_refused_with_the_reason(server: AnabranchServer) -> None:

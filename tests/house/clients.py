@@ -89,7 +89,8 @@ CLIENTS = (
         "python",
         "script_users",
         "its `Redlock` on three servers",
-        "yes, on regions of three clusters: three regions of one cluster are no three masters",
+        "`Redlock` with one region, `RedisSet`, `RedisList`; three regions of one cluster are no "
+        "three masters",
         "needs `anabranch[lua]`",
     ),
     Client(
