@@ -592,6 +592,31 @@ class Increase(KeyEffect, tag=49):
     event: str
 
 
+class PutElements(KeyEffect, tag=48):
+    """Puts members into a set or items into a list, with several regions.
+
+    Replaces what is in its context at these places (``stream/elements.py``). Places of members are
+    the members, without ``items``. ``event`` is the keyspace event; none if it is empty.
+    """
+
+    kind: str
+    places: list[bytes]
+    items: list[bytes]
+    event: str
+
+
+class TakeElements(KeyEffect, tag=62):
+    """Takes members out of a set or items out of a list, with several regions.
+
+    Removes what is in its context: at the places of members, or from one place of a list to
+    another: ``[low, high, low, high, ...]``. ``event`` is the keyspace event.
+    """
+
+    kind: str
+    places: list[bytes]
+    event: str
+
+
 class SetStrings(Effect, tag=57):
     """Binds several keys to strings at one moment: ``keys`` and ``data`` are columns."""
 
