@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch.spark.jobs.audit import _EntryComparison, _horizon, _plan
+from anabranch.spark.jobs.signatures import AuditJob
 from anabranch.spark.reading.comparison import Entries, Piece
 from anabranch.spark.reading.offsets import LogBounds, LogCursor
 
@@ -25,10 +26,12 @@ def judged(
     replica_id: str = "1",
 ) -> tuple[set[tuple[str, str, tuple[str, ...]]], int]:
     """Findings and how many are undecided, of two regions with numbers 1 and 2."""
-    some = [SimpleNamespace(number=number) for number in (1, 2)]
-    replicas: Any = SimpleNamespace(all=some, names=("eu", "us"))
-    comparison = _EntryComparison(replicas, 1.0, 10)
-    comparison._judge(("s", replica_id, (7, 7)), first, second, heard)
+    regions: Any = [
+        SimpleNamespace(name=name, number=number, client=None)
+        for number, name in enumerate(("eu", "us"), 1)
+    ]
+    comparison = _EntryComparison(regions, AuditJob())
+    comparison._judge(Piece("s", replica_id, 7, 8, (0, 0)), first, second, heard)
     found = {(each.kind, each.what, each.regions) for each in comparison.findings}
     return found, comparison.undecided
 
@@ -69,7 +72,7 @@ def log(first: int, stop: int, trimmed: int = 0, incarnation: int = 0) -> LogBou
 
 def test_where_all_trimmed_alike_everything_counts() -> None:
     def horizon(*logs: LogBounds) -> int:
-        return _horizon([{"1": each} for each in logs] + [{}], "1")
+        return _horizon([{"1": each} for each in logs] + [{}], "1", [0] * (len(logs) + 1))
 
     assert horizon(log(5, 9, 5), log(6, 9, 5)) == 0
     assert horizon(log(0, 9), log(5, 9, 5)) == 5

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.spark.reading import comparison
-from anabranch.spark.reading.comparison import Piece, compare, differences, id_of, tasks_of
+from anabranch.spark.reading.comparison import Piece, differences, id_of
 from tests.unit.spark.exports import Entry, chunk, payload
 
 
@@ -32,12 +31,6 @@ class FakeServer:
 
     def checked(self, replies: list[Any]) -> list[Any]:
         return replies
-
-    def __enter__(self) -> FakeServer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return
 
 
 def made(count: int, base: int = 0) -> list[Entry]:
@@ -106,28 +99,3 @@ def test_a_replica_without_the_key_or_with_less_has_nothing_more() -> None:
     )
     assert counts == [len(made(50)), 0, len(made(20))]
     assert list(differing) == [position for position, *_ in made(50)]
-
-
-def test_near_differences_are_one_span(monkeypatch: pytest.MonkeyPatch) -> None:
-    other = [each for each in made(1_000) if each[0] not in (10, 60, 500)]
-    servers: Any = [FakeServer(made(1_000), 90), FakeServer(other, 80)]
-    monkeypatch.setattr(comparison, "connect", lambda server: server)
-    counts, spans = compare(Piece("s", "1", 0, 1_000, (0, 0)), servers)
-    assert (counts, spans) == ([len(made(1_000)), len(other)], [(10, 60), (500, 500)])
-
-
-def test_tasks_have_equal_shares_and_lose_nothing() -> None:
-    rng = random.Random(4)
-    for _ in range(50):
-        pieces = []
-        for stream in range(rng.randrange(1, 6)):
-            first = rng.randrange(100)
-            pieces.append(Piece(f"s{stream}", "", first, first + rng.randrange(1, 400), (0,)))
-        tasks = tasks_of(pieces, rng.randrange(1, 9))
-        sizes = [sum(each.stop - each.first for each in task) for task in tasks]
-        assert max(sizes[:-1], default=sizes[-1]) == max(sizes)
-        assert len(set(sizes[:-1])) <= 1
-        covered = [
-            (each.key, at) for task in tasks for each in task for at in range(each.first, each.stop)
-        ]
-        assert covered == [(each.key, at) for each in pieces for at in range(each.first, each.stop)]

@@ -217,6 +217,7 @@ class AuditJob(_OnServer):
       anabranch spark audit --region-urls '{"eu": "redis://eu:6379", "us": "redis://us:6379"}'
     """
 
+    takes_session: ClassVar[bool] = False
     _: KW_ONLY
     region_urls: Mapping[str, str] | None = _option(
         None, "Name to address of every region.", metavar="JSON"

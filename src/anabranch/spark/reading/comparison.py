@@ -2,31 +2,25 @@
 
 A position means the same entry in all regions, and the server's bytes of an entry contain its ID
 and its fields. So equal parts are equal bytes, and only where these differ is anything looked at
-entry by entry. Executors do this, or threads of one process (`anabranch.spark.runtime.rounds`).
+entry by entry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 
-from anabranch.spark.connection.client import ServerClient, connect, stream_key
+from anabranch.spark.connection.client import ServerClient, stream_key
 from anabranch.spark.decoding.exports import parse_export
-from anabranch.spark.options import ServerOptions
 
 Entries = tuple[bytes | None, ...]
 """The bytes of the entry at one position, of each replica; None where there is none."""
 
-Span = tuple[int, int]
-"""First and last position."""
-
 _EXPORT_BYTES: Final = 2 << 20
-_NEAR: Final = 100  # positions between two differences that are looked at as one
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,41 +58,6 @@ class _Stretch:
         """The bytes of each entry."""
         entries = (self.data[low:high] for low, high in pairwise([0, *self.ends.tolist()]))
         return dict(zip(self.positions.tolist(), entries, strict=True))
-
-
-def tasks_of(pieces: Sequence[Piece], tasks: int) -> list[list[Piece]]:
-    """Distribute pieces among tasks, with equal counts of positions; long pieces are cut."""
-    total = sum(each.stop - each.first for each in pieces)
-    share = max(-(-total // max(tasks, 1)), 1)
-    shared: list[list[Piece]] = [[]]
-    room = share
-    for piece in pieces:
-        at = piece.first
-        while at < piece.stop:
-            if not room:
-                shared.append([])
-                room = share
-            stop = min(at + room, piece.stop)
-            shared[-1].append(replace(piece, first=at, stop=stop))
-            room -= stop - at
-            at = stop
-    return [each for each in shared if each]
-
-
-def compare(piece: Piece, servers: Sequence[ServerOptions]) -> tuple[list[int], list[Span]]:
-    """How many entries each replica has, and where they may differ. Raises as `connect` does."""
-    counts = [0] * len(servers)
-    spans: list[Span] = []
-    with ExitStack() as stack:
-        clients = [stack.enter_context(connect(each)) for each in servers]
-        for some, differing in differences(piece, clients):
-            counts = [count + more for count, more in zip(counts, some, strict=True)]
-            for position in differing:
-                if spans and position - spans[-1][1] <= _NEAR:
-                    spans[-1] = (spans[-1][0], position)
-                else:
-                    spans.append((position, position))
-    return counts, spans
 
 
 def differences(
