@@ -163,10 +163,12 @@ def test_a_fully_read_stream_that_is_deleted_ends_no_query(ours, reading):  # no
     reader = reading(ours, **given)
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
     with talking(ours) as client:
-        client.delete("p:a")
+        client.set("p:a", "another value, which stays")
     ended = reader.latestOffset(end, ReadAllAvailable())
     assert read(reader, end, ended) == []
     assert reader.latestOffset(ended, ReadAllAvailable()) is ended, "recorded once"
+    with talking(ours) as client:
+        client.delete("p:a")
     fill(ours, "p:a", 4)
     for again in (reading(ours, **given), reader):
         newest = again.latestOffset(ended, ReadAllAvailable())
@@ -190,6 +192,9 @@ def test_what_was_read_is_known_when_the_server_has_forgotten_the_stream(reading
             ended = reader.latestOffset(end, ReadAllAvailable())
             while client.execute_command("AB.OFFSETS", "STREAMS", "p:a") != [None]:
                 assert reader.latestOffset(ended, ReadAllAvailable()) is ended
+            client.set("p:a", "another value")
+            assert reader.latestOffset(ended, ReadAllAvailable()) is ended
+            client.delete("p:a")
         assert reader.latestOffset(ended, ReadAllAvailable()) is ended
         with pytest.raises(DataLossError, match="stream p:a is gone"):
             reader.latestOffset(end, ReadAllAvailable())

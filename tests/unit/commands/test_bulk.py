@@ -179,6 +179,25 @@ def test_offsets_tell_where_a_stream_stands(server: Streams) -> None:
     assert server.error("AB.OFFSETS", "s", "k") == "ERR syntax error"
 
 
+def test_a_stream_that_another_value_has_replaced_is_one_that_was_deleted(server: Streams) -> None:
+    for number in range(1, 4):
+        server.do("XADD", "s", f"{number}-0", "f", "v")
+    server.do("XDEL", "s", "1-0")
+    server.do("SET", "s", "v")
+    gone = [b"", 3, 3, 3, b"0-0", -1, 3, 0]
+    assert offsets(server) == gone
+    ((row,),) = server.do("AB.OFFSETS", "FROM", '[{"": 2}]', "LIMIT", 1, "STREAMS", "s")
+    assert row == [*gone, 3, b"0-0", 0, 0, b"0-0"]
+    assert server.error("AB.EXPORT", "s", "", 0, 9) == "ERR no such key"
+    server.do("DEL", "s")
+    assert offsets(server) == gone
+    server.do("XADD", "s", "1-0", "f", "v")
+    assert offsets(server) == [b"", 3, 3, 4, b"1-0", 1, 3, 0]
+    server.do("SET", "never", "v")
+    forgotten = ("AB.OFFSETS", "FROM", '[{"": 2}]', "LIMIT", 1, "STREAMS", "never")
+    assert server.do(*forgotten) == [None]
+
+
 def test_positions_are_never_used_twice_for_a_key(server: Streams) -> None:
     server.do("XADD", "s", "1-0", "f", "v")
     server.do("XADD", "s", "2-0", "f", "v")

@@ -108,7 +108,7 @@ def offsets(ctx: Context, args: list[bytes]) -> bytes | None:
     keys = args[at + 1 :]
     total = 0
     rows: list[list[list[object]] | None] = []
-    streams = [ctx.read_stream(key) for key in keys]
+    streams = [_stream_of(ctx, key, is_known=limit is not None) for key in keys]
     for key, stream in zip(keys, streams, strict=True):
         if stream is None:
             regions = _former_rows(ctx, key)
@@ -126,6 +126,19 @@ def offsets(ctx: Context, args: list[bytes]) -> bytes | None:
     deadline_ms = ctx.now_ms + block_ms if block_ms else 0
     ctx.block(keys, args, deadline_ms, _any_change, reply)
     return None
+
+
+def _stream_of(ctx: Context, key: bytes, *, is_known: bool = False) -> Stream | None:
+    """The stream of a key, None if it is gone; another value may be there since.
+
+    `is_known`: the reader has seen the stream, also if the server has forgotten it.
+    """
+    try:
+        return ctx.read_stream(key)
+    except CommandError:
+        if not (is_known or _former_rows(ctx, key)):
+            raise
+        return None
 
 
 def _any_change(_value: Value | None) -> bool:
@@ -204,7 +217,7 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
     """AB.EXPORT key region from to [MAXBYTES n] [CODEC none|nodes|zstd]."""
     low, high = integer(args[3]), integer(args[4])
     bytes_max, codec = _export_options(args)
-    stream = ctx.read_stream(args[1])
+    stream = _stream_of(ctx, args[1])
     if stream is None:
         raise CommandError(texts.NO_SUCH_KEY)
     log = _log_of(stream, args[2])
