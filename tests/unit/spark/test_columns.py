@@ -168,10 +168,10 @@ def test_ids_beyond_all_times_keep_their_text():
     most = 2**64 - 1
     late = (2**63 - 1) // 1000 + 1  # in microseconds it has 64 bits
     found = ParsedEntries([[b"%d-0" % late, [b"a", b"1"]], [b"%d-%d" % (most, most), [b"a", b"1"]]])
-    schema = pa.schema([("id", pa.string()), ("ts", UTC)])
+    schema = pa.schema([("id", pa.string()), ("ts", UTC), ("seq", pa.int64())])
     assert Projection(schema).batch(found, "s", "").to_pylist() == [
-        {"id": f"{late}-0", "ts": None},
-        {"id": f"{most}-{most}", "ts": None},
+        {"id": f"{late}-0", "ts": None, "seq": 0},
+        {"id": f"{most}-{most}", "ts": None, "seq": None},
     ]
 
 
@@ -209,3 +209,12 @@ def test_a_value_that_must_be_there_and_is_not_is_named():
     projection = Projection(pa.schema([pa.field("x", pa.string(), nullable=False)]))
     with pytest.raises(ColumnError, match="NOT NULL, but entry 1001-1 has no value"):
         projection.batch(entries([(b"x", b"")], [(b"y", b"")]), "s", "")
+
+
+def test_a_malformed_value_that_must_be_there_is_dropped_if_that_is_asked_for():
+    schema = pa.schema([pa.field("x", pa.int32(), nullable=False)])
+    projection = Projection(schema, "DROPMALFORMED")
+    found = projection.batch(entries([(b"x", b"?")], [(b"x", b"2")]), "s", "")
+    assert found.to_pylist() == [{"x": 2}]
+    with pytest.raises(ColumnError, match="NOT NULL, but entry 1001-1 has no value"):
+        projection.batch(entries([(b"x", b"?")], [(b"y", b"")]), "s", "")

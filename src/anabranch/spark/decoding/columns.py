@@ -48,7 +48,7 @@ def default_schema(options: Mapping[str, str]) -> str:
 Names: TypeAlias = "str | pa.Array"
 """The stream or the region of all entries, or of each."""
 
-_TS_MAX: Final = (2**63 - 1) // 1000  # the last millisecond that fits into Spark's microseconds
+_SIGNED_MAX: Final = 2**63 - 1  # what Spark has for microseconds, and for the halves of an ID
 
 
 class ColumnError(AnabranchError):
@@ -143,19 +143,19 @@ class Projection:
                 columns[name] = _reserved(
                     name, self.schema.field(name).type, entries, stream, region
                 )
+        kept = ~bad if self.mode == "DROPMALFORMED" else np.ones(len(entries), np.bool_)
         for column in self.schema:
             if not column.nullable and columns[column.name].null_count:
-                row = int(np.asarray(columns[column.name].is_null()).argmax())
-                raise ColumnError(
-                    f"column {column.name} is declared NOT NULL, but entry {_id(entries, row)} "
-                    "has no value for it"
-                )
+                lacking = np.asarray(columns[column.name].is_null()) & kept
+                if lacking.any():
+                    raise ColumnError(
+                        f"column {column.name} is declared NOT NULL, but entry "
+                        f"{_id(entries, int(lacking.argmax()))} has no value for it"
+                    )
         batch = pa.RecordBatch.from_arrays(
             [columns[name] for name in self.schema.names], schema=self.schema
         )
-        if self.mode == "DROPMALFORMED" and bad.any():
-            return batch.filter(pa.array(~bad))
-        return batch
+        return batch if kept.all() else batch.filter(pa.array(kept))
 
     def check_time_only(self) -> None:
         """Raise `ColumnError` if a row cannot have a time and nothing else."""
@@ -242,14 +242,13 @@ def _reserved(
         case "id":
             halves = [pa.array(half).cast(pa.string()) for half in entries.ids]
             return pc.binary_join_element_wise(*halves, "-")
-        case "ts":
-            ms, _ = entries.ids
-            far = ms > _TS_MAX
+        case "ts" | "seq":
+            half = entries.ids[name == "seq"]
+            unit = 1000 if name == "ts" else 1
+            far = half > _SIGNED_MAX // unit
             if far.any():
-                return pa.array(np.where(far, 0, ms).view(np.int64) * 1000, kind, mask=far)
-            return pa.array(ms.view(np.int64) * 1000).cast(kind)
-        case "seq":
-            return pa.array(entries.ids[1].view(np.int64))
+                return pa.array(np.where(far, 0, half).view(np.int64) * unit, kind, mask=far)
+            return pa.array(half.view(np.int64) * unit).cast(kind)
         case "position":
             if entries.positions is None:
                 return pa.nulls(len(entries), pa.int64())
