@@ -152,6 +152,12 @@ def test_the_kind_of_a_removal_is_told(ours: AnabranchServer) -> None:
     assert feed.read(ours)
     assert not feed.read(ours)
     assert feed.left() == [10, 11]
+    with talking(ours) as client:
+        client.set("s", "another value, which stays")
+    assert feed.read(ours)
+    assert not feed.read(ours)
+    assert feed.left() == []
+    assert list(feed.removed.values()).count("delete") == 10
 
 
 def test_holes_between_large_entries_are_found(ours: AnabranchServer) -> None:
@@ -273,7 +279,7 @@ def test_a_lake_follows_deletions_and_keeps_what_was_trimmed(
     assert positions(lake, "t", "") == []
     before = lake.version()
     assert (run().erased, lake.version()) == (0, before)
-    assert compact(None, lake.root, retain_hours=0).problems == ()
+    assert compact(None, lake.root, retain_hours=0).findings == ()
     left = sum(each.stat().st_size for each in lake.root.rglob("*.parquet"))
     assert left == sum(each.nbytes for each in lake.files())  # nothing erased is on the disk
 

@@ -227,7 +227,7 @@ def test_what_is_missing_twice_or_altered_is_found(lake: Lake) -> None:
         (first.path, "altered"), (second.path, "missing"), (third.path, "altered")
     }  # fmt: skip
     done = merged(lake)
-    assert (done.made, len(done.problems)) == (0, 3)
+    assert (done.made, len(done.findings)) == (0, 3)
 
 
 # ----------------------------------------------------------------------------- merging, removing

@@ -93,7 +93,7 @@ def test_what_was_archived_merged_and_verified_is_the_same_elsewhere(
     assert seen_by(table_of(spark, tmp_path)) == rows
     days = {Path(each.path).parent for each in before}
     assert len(before) > len(after) == len(days)
-    assert (done.problems, done.removed, seen[-1]) == (
+    assert (done.findings, done.removed, seen[-1]) == (
         (),
         0,
         (f"{done.made} of {done.made} days merged", done.made),

@@ -63,7 +63,7 @@ def merged(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ]
         lake.commit("q", batch, lake.write(entries(batch)), parts)
         if batch in (2, 4):
-            assert compact(None, root, target_mib=1, retain_hours=0).problems == ()
+            assert compact(None, root, target_mib=1, retain_hours=0).findings == ()
         if batch == 3:
             lake.table().create_checkpoint()
     sizes = {each.rows for each in lake.files()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import astuple, dataclass, replace
 from functools import partial
@@ -16,7 +15,7 @@ from anabranch.spark.connection.client import connect
 from anabranch.spark.decoding.columns import CHANGE, Projection
 from anabranch.spark.jobs.signatures import ArchiveJob, JobStep, taking
 from anabranch.spark.lake.files import SCHEMA, LakeError, LakeFile, Run
-from anabranch.spark.lake.table import Gap, Lake, PlacePart, drafts_of, entries_of
+from anabranch.spark.lake.table import Gap, Lake, drafts_of, entries_of, places_of
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.reading.by_region import committed_offsets
 from anabranch.spark.reading.checkpoint import ends_of_batch, newest_batch
@@ -108,7 +107,8 @@ def archive(spark: SparkSession | None, job: ArchiveJob) -> Archived:
     query = query_of(place)
     # Others may have committed meanwhile.
     ours = [each for each in lake.history(known) if each.get("query") == query]
-    parts = _parts(tuple(part) for each in ours for part in each.get("parts", ()))
+    places = places_of(part for each in ours for part in each.get("parts", ()))
+    parts = tuple(Part(*each, *figures) for each, figures in sorted(places.items()))
     added = [each for each in lake.files() if each.path not in before]
     nbytes = sum(each.nbytes for each in added)
     found = _archived(lake, parts, len(added), nbytes, dry_run=False)
@@ -185,21 +185,6 @@ class _Copying:
         lake.erase(self._batches.query, erased)
         lake.commit(self._batches.query, batch.number, drafts, parts)
         return sum(part[2] for part in parts)
-
-
-def _parts(found: Iterable[PlacePart]) -> tuple[Part, ...]:
-    places: dict[tuple[str, str], list[PlacePart]] = {}
-    for each in found:
-        places.setdefault(each[:2], []).append(each)
-    return tuple(
-        Part(
-            *place,
-            sum(each[2] for each in some),
-            min(each[3] for each in some),
-            max(each[4] for each in some),
-        )
-        for place, some in sorted(places.items())
-    )
 
 
 def _require_new(lake: Lake, checkpoint: Path, options: ReadOptions) -> None:

@@ -36,15 +36,10 @@ class Compacted:
     """Of the lake; in a dry run not known, and 0."""
     removed: int
     """Files that no version within the retention time has."""
-    problems: tuple[str, ...]
+    findings: tuple[str, ...]
     """Files that have changed since they were committed: they are not merged, and neither are those
     that were to be merged with them."""
     dry_run: bool
-
-    @property
-    def findings(self) -> tuple[str, ...]:
-        """The problems."""
-        return self.problems
 
 
 @taking(CompactJob)
@@ -73,7 +68,7 @@ def compact(spark: SparkSession | None, job: CompactJob) -> Compacted:
             nbytes_before=nbytes,
             nbytes_after=sum(each.nbytes for each in lake.files(job.streams)),
             removed=len(_vacuumed(lake, job.retain_hours, dry_run=False)),
-            problems=tuple(problems),
+            findings=tuple(problems),
             dry_run=False,
         )
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.spark.jobs.signatures import JobStep, Progress, VerifyJob, taking
 from anabranch.spark.lake.files import LakeError, LakeFile, Run, examine
-from anabranch.spark.lake.table import Gap, Lake, gaps, neighbours
+from anabranch.spark.lake.table import Gap, Lake, Places, gaps, neighbours, places_of
 from anabranch.spark.runtime.rounds import ROUND, in_rounds
 
 if TYPE_CHECKING:
@@ -123,16 +123,11 @@ def _overlaps(runs: Sequence[tuple[str, Run]]) -> Iterator[Finding]:
             yield Finding("overlap", _name(stream, region), what)
 
 
-def _broken_promises(
-    promised: Mapping[tuple[str, str], tuple[int, int]], runs: Sequence[tuple[str, Run]]
-) -> Iterator[Finding]:
+def _broken_promises(promised: Places, runs: Sequence[tuple[str, Run]]) -> Iterator[Finding]:
     """Entries that were committed at the beginning or the end, and that no file has any more."""
-    held: dict[tuple[str, str], tuple[int, int]] = {}
-    for stream, (region, first, last) in runs:
-        low, high = held.get((stream, region), (first, last))
-        held[stream, region] = (min(low, first), max(high, last))
-    for (stream, region), (first, last) in promised.items():
-        low, high = held.get((stream, region), (last + 1, first - 1))
+    held = places_of((stream, region, 0, first, last) for stream, (region, first, last) in runs)
+    for (stream, region), (_, first, last) in promised.items():
+        _, low, high = held.get((stream, region), (0, last + 1, first - 1))
         if low > first or high < last:
             what = f"positions {first} to {last} were committed, and files hold {low} to {high}"
             if low > high:

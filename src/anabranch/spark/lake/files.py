@@ -13,7 +13,6 @@ import os
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -352,15 +351,19 @@ def _numbers(column: pa.Array, kind: type) -> Any:
 # ------------------------------------------------------------------------------ names that last
 
 
-@contextmanager
-def draft_in(directory: Path) -> Iterator[Path]:
-    """A name for a file that is being written; the file is removed if it is left at the end."""
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f".{uuid.uuid4().hex}.tmp"
+def publish(path: Path, contents: bytes) -> bool:
+    """Write a file atomically and durably; False if it exists: who makes it first wins."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.parent / f".{uuid.uuid4().hex}.tmp"
     try:
-        yield path
+        write_synced(draft, contents)
+        os.link(draft, path)
+    except FileExistsError:
+        return False
     finally:
-        path.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
+    sync_names(path.parent)
+    return True
 
 
 def write_synced(path: Path, contents: Any) -> None:

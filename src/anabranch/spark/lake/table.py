@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,10 +31,8 @@ from anabranch.spark.lake.files import (
     LakeError,
     LakeFile,
     Run,
-    draft_in,
+    publish,
     runs_of,
-    sync_names,
-    write_synced,
 )
 from anabranch.spark.reading.holes import DELETE, INSERT
 from anabranch.spark.runtime.rounds import in_rounds
@@ -61,6 +58,9 @@ Without files of before it is a new one.
 
 PlacePart = tuple[str, str, int, int, int]
 """Stream, region, entries, first and last position."""
+
+Places = dict[tuple[str, str], tuple[int, int, int]]
+"""Stream and region to entries, first and last position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,10 +222,7 @@ class Lake:
         about: Mapping[str, Any],
         *more: Any,
     ) -> bool:
-        """Commit files in the places of others, and `more` actions; False if others came first.
-
-        A commit is a new file of the log: who makes it first wins.
-        """
+        """Commit files in the places of others, and `more` actions; False if others came first."""
         log = self.root / "_delta_log"
         version = table.version() + 1
         changes_data = about["operation"] != "OPTIMIZE"
@@ -234,13 +231,9 @@ class Lake:
             actions += [_removed(listed[file], file, changes_data) for file in files]
             if draft is not None:
                 actions.append(_added(draft, changes_data))
-        with draft_in(log) as path:
-            write_synced(path, "".join(f"{json.dumps(each)}\n" for each in actions).encode())
-            try:
-                os.link(path, log / f"{version:020}.json")
-            except FileExistsError:
-                return False
-        sync_names(log)
+        lines = "".join(f"{json.dumps(each)}\n" for each in actions)
+        if not publish(log / f"{version:020}.json", lines.encode()):
+            return False
         if not version % _CHECKPOINT_EACH:  # readers begin there, and older commits may go
             newest = self.table()
             newest.create_checkpoint()
@@ -261,8 +254,11 @@ class Lake:
                 if (each.get("query"), each.get("batch")) == (query, batch)
             )
             # After 30 days the commit may be missing in the log, and there is no comparison.
-            ends = _ends(next(committed, parts))
-            if all(last <= ends.get(place, -1) for place, last in _ends(parts).items()):
+            known_parts = places_of(next(committed, parts))
+            if all(
+                place in known_parts and last <= known_parts[place][2]
+                for place, (_, _, last) in places_of(parts).items()
+            ):
                 return
         raise LakeError(
             f"{self.root} has batch {known} of query {query}, and the checkpoint repeats batch "
@@ -288,19 +284,14 @@ class Lake:
         commits = 0 if table is None else table.version() - after
         return table.history(commits) if table is not None and commits > 0 else []
 
-    def promised(self) -> dict[tuple[str, str], tuple[int, int]]:
-        """First and last position that commits have added, by stream and region.
+    def promised(self) -> Places:
+        """What commits have added.
 
         As far as they are in the log: after 30 days commits are removed from it. Raises `LakeError`
         if they cannot be read.
         """
-        found: dict[tuple[str, str], tuple[int, int]] = {}
         with _damage_told(self.root):
-            for each in self.history(-1):
-                for stream, region, _, first, last in each.get("parts", ()):
-                    low, high = found.get((stream, region), (first, last))
-                    found[stream, region] = (min(low, first), max(high, last))
-        return found
+            return places_of(part for each in self.history(-1) for part in each.get("parts", ()))
 
     def erased(self) -> list[tuple[str, Run]]:
         """The positions that commits have erased, as far as they are in the log."""
@@ -357,11 +348,12 @@ class Lake:
             raise LakeError(f"{self.root}: {problem}") from None
 
 
-def _ends(parts: Iterable[PlacePart]) -> dict[tuple[str, str], int]:
-    """The last position of each stream and region."""
-    found: dict[tuple[str, str], int] = {}
-    for stream, region, _, _, last in parts:
-        found[stream, region] = max(last, found.get((stream, region), -1))
+def places_of(parts: Iterable[PlacePart]) -> Places:
+    """The parts of each stream and region as one."""
+    found: Places = {}
+    for stream, region, entries, first, last in parts:
+        count, low, high = found.get((stream, region), (0, first, last))
+        found[stream, region] = (count + entries, min(low, first), max(high, last))
     return found
 
 

@@ -7,7 +7,6 @@ was planned and not committed in the same files. See `anabranch.spark.reading.pl
 from __future__ import annotations
 
 import json
-import os
 import time
 import uuid
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.lake.files import draft_in, sync_names, write_synced
+from anabranch.spark.lake.files import publish
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.reading.checkpoint import VERSION, ends_of_batch, newest_batch
 from anabranch.spark.reading.offsets import OffsetError, Vector
@@ -144,13 +143,5 @@ def _write(path: Path, *lines: dict[str, Any]) -> None:
 
 
 def _publish(path: Path, text: str) -> None:
-    """Write a file atomically and durably, unless it exists."""
-    with draft_in(path.parent) as draft:
-        write_synced(draft, text.encode())
-        try:
-            os.link(draft, path)
-        except FileExistsError:
-            raise CheckpointInUse(
-                f"{path} came meanwhile: another run is at work with this checkpoint"
-            ) from None
-    sync_names(path.parent)
+    if not publish(path, text.encode()):
+        raise CheckpointInUse(f"{path} came meanwhile: another run is at work with this checkpoint")

@@ -1,7 +1,7 @@
 """Runs many pieces of work in rounds, here or on executors; the driver sees the progress.
 
-Executors do the work in the reader of a data source: the only way to run Python code on executors
-of every kind of session without pandas. Without a session threads of this process do it.
+Executors do the work in a function of SQL, which needs no pandas and is the same over Spark
+Connect. Without a session threads of this process do it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSource, InputPartition
-    from pyspark.sql.types import StructType
 
 ROUND: Final = 64
 """Items between two reports of progress."""
 
 _Item = TypeVar("_Item")
-_NAME: Final = "anabranch-round"
+_NAME: Final = "anabranch_round"
 _THREADS: Final = 4
 
 
@@ -40,36 +38,12 @@ def in_rounds(
             yield from threads.map(work, items)
         return
     for at in range(0, len(items), size):
-        spark.dataSource.register(_source(items[at : at + size], work))
-        rows = spark.read.format(_NAME).load().collect()
-        for row in sorted(rows, key=lambda row: row["number"]):
-            yield json.loads(row["said"])
+        some = items[at : at + size]
+        _register(spark, some, work)
+        rows = spark.range(0, len(some), 1, len(some)).selectExpr("id", f"{_NAME}(id) as said")
+        yield from (json.loads(row.said) for row in sorted(rows.collect()))
 
 
-def _source(items: Sequence[Any], work: Callable[[Any], Any]) -> type[DataSource]:
-    """A class of its own for each round: classes within functions travel with all they refer to."""
-    from pyspark.sql.datasource import (  # noqa: PLC0415 - heavy, and not needed without a session
-        DataSource,
-        DataSourceReader,
-        InputPartition,
-    )
-
-    class RoundReader(DataSourceReader):
-        def partitions(self) -> list[InputPartition]:
-            return [InputPartition(number) for number in range(len(items))]
-
-        def read(self, partition: InputPartition) -> Iterator[tuple[int, str]]:
-            yield partition.value, json.dumps(work(items[partition.value]))
-
-    class Round(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return _NAME
-
-        def schema(self) -> str:
-            return "number bigint, said string"
-
-        def reader(self, schema: StructType) -> DataSourceReader:
-            return RoundReader()
-
-    return Round
+def _register(spark: SparkSession, items: Sequence[_Item], work: Callable[[_Item], Any]) -> None:
+    """Make the function of a round; it travels to executors with the items."""
+    spark.udf.register(_NAME, lambda number: json.dumps(work(items[number])), "string")
