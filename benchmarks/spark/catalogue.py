@@ -19,6 +19,7 @@ def catalogue() -> list[Measurement]:
         Measurement("stalls", serving.stalls),
         Measurement("reading", reading.batch),
         Measurement("reading more", reading.more),
+        Measurement("one column", reading.column),
         Measurement("many streams", reading.many),
         Measurement("casts", reading.casts),
         Measurement("fallback", reading.fallback),

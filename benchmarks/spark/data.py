@@ -34,23 +34,28 @@ def rows() -> list[tuple[bytes, bytes, bytes, bytes]]:
     ]
 
 
+TWO_MORE: tuple[bytes, ...] = (b"hall", b"north", b"state", b"open")
+"""Names and values that make four fields of two."""
+
+
 @cache
-def payload(count: int = ROWS) -> bytes:
-    """Return some rows as AB.IMPORT takes them."""
+def payload(count: int = ROWS, more: tuple[bytes, ...] = ()) -> bytes:
+    """Return some rows, each with `more` behind it, as AB.IMPORT takes them."""
     parts = [
-        b"*4\r\n" + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in row)
+        b"*%d\r\n" % len(row + more)
+        + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in row + more)
         for row in rows()[:count]
     ]
     return pack(f"<{count + 1}I", count, *accumulate(map(len, parts))) + b"".join(parts)
 
 
-def fill(connection: Connection, key: str, entries: int) -> None:
+def fill(connection: Connection, key: str, entries: int, more: tuple[bytes, ...] = ()) -> None:
     """Add entries to a stream of our server."""
     whole, rest = divmod(entries, ROWS)
     for _ in range(whole):
-        connection.ask("AB.IMPORT", key, payload())
+        connection.ask("AB.IMPORT", key, payload(more=more))
     if rest:
-        connection.ask("AB.IMPORT", key, payload(rest))
+        connection.ask("AB.IMPORT", key, payload(rest, more))
 
 
 def fill_by_xadd(connection: Connection, key: str, entries: int) -> None:

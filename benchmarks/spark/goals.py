@@ -13,6 +13,7 @@ GOALS = {
     "batch read of more, typed, 2 partitions": Goal(8.0, is_lowest=True),
     "batch read of more, fields, 1 partition": Goal(4.0, is_lowest=True),
     "batch read of more, fields, 2 partitions": Goal(5.0, is_lowest=True),
+    "batch read, one column, 2 partitions": Goal(8.0, is_lowest=True),
     "batch read, typed, beside tuples": Goal(10.0, is_lowest=True),
     "batch read of many streams": Goal(2.0),
     "processor time, 10 % bad values": Goal(3.0),

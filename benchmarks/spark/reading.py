@@ -15,7 +15,7 @@ from benchmarks.versus_redis.load import Connection, request, windows
 from benchmarks.versus_redis.servers import Server, redis_recipe
 from benchmarks.versus_redis.workloads import ADD_LINES
 
-from .data import DEPTH, ROWS, SCHEMA, WARM_UP, fill, fill_by_xadd
+from .data import DEPTH, ROWS, SCHEMA, TWO_MORE, WARM_UP, fill, fill_by_xadd
 from .local import counted, cpu_below, drained, jvm, serving, spark, url
 from .loop import PAGE, looped
 from .plain import PlainSpark
@@ -113,6 +113,27 @@ def more(*, quick: bool) -> list[Figure]:
             )
             for (name, parts), some in ratios.items()
         ),
+    ]
+
+
+def column(*, quick: bool) -> list[Figure]:
+    """One column of entries of four fields, beside the loop."""
+    entries = QUICK_ENTRIES if quick else ENTRIES
+    ratios: dict[int, list[float]] = {parts: [] for parts in PARTITIONS}
+    with serving() as server:
+        with Connection(server.port) as connection:
+            fill(connection, KEY, entries, TWO_MORE)
+        for turn in range(WARM_UP + (QUICK_ROUNDS if quick else ROUNDS)):
+            loop, _ = looped(server.port, KEY)
+            for parts, some in ratios.items():
+                seconds, _ = _read(_source(server, parts).schema("temp double").load())
+                if turn >= WARM_UP:
+                    some.append(loop / seconds)
+    note = f"{entries:,} entries of four fields, of which one is read"
+    name = "batch read, one column"
+    return [
+        of_rounds(f"{name}, {counted(parts)}", some, "x redis-py", note, is_less=quick)
+        for parts, some in ratios.items()
     ]
 
 
