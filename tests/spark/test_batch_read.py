@@ -118,6 +118,13 @@ def test_begin_and_end_by_id_by_time_by_group_and_by_vector(spark, server):
     assert read(startingOffsets=vector) == list(range(95, 100))
 
 
+def test_streams_may_be_called_like_the_parts_of_an_offset(server):
+    fill(server, "s", 3)
+    fill(server, "v", 2, first=3)
+    options = {"url": url(server), "subscribe": "s,v"}
+    assert planned_and_read({**options, "startingOffsets": '{"s": "latest", "v": "0"}'}) == [3, 4]
+
+
 def test_several_streams_and_patterns(spark, server):
     fill(server, "a:1", 3)
     fill(server, "a:2", 4, first=3)
@@ -297,7 +304,7 @@ def test_a_time_is_found_behind_a_long_stretch_of_deleted_entries(ours):
             {"subscribe": "s", "maxEntriesPerTrigger": 2},
             "maxEntriesPerTrigger is for streaming",
         ),
-        ({"subscribe": "s", "commitGroup": "g"}, "option commitGroup is for streaming reads"),
+        ({"subscribe": "s", "maxTriggerDelay": "5s"}, "option maxTriggerDelay is for streaming"),
         ({"subscribe": "s", "regions": "eu"}, "no region is called 'eu': the server at .* has no"),
         ({"subscribe": "s", "startingOffsets": "group:no"}, "no consumer group 'no'"),
         ({"subscribe": "s", "password": "secret"}, "check the options username and password"),

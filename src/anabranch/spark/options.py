@@ -105,7 +105,8 @@ def _object(value: str) -> dict[str, Any]:
 def _assignment(value: str) -> dict[str, tuple[str, ...]]:
     found = _object(value)
     for stream, regions in found.items():
-        if not isinstance(regions, list) or not all(isinstance(each, str) for each in regions):
+        is_list = isinstance(regions, list) and all(isinstance(each, str) for each in regions)
+        if not is_list or not regions:
             raise OptionError(f"the regions of {stream!r} must be a list of names")
     return {stream: tuple(regions) for stream, regions in found.items()}
 
@@ -202,7 +203,6 @@ class ReadOptions:
     )
     changes: bool = _option(False, _boolean)
     discovery_interval_ms: int = _option(10_000, _whole(0), only="streaming")
-    commit_group: str | None = _option(only="streaming")
     mode: str = _option("PERMISSIVE", _one_of("PERMISSIVE", "FAILFAST", "DROPMALFORMED"))
     corrupt_column: str | None = _option(None, str, "columnNameOfCorruptRecord")
     field_mapping: Mapping[str, str] = _option(dict, _mapping)

@@ -49,6 +49,7 @@ def test_defaults_are_the_documented_ones():
         ({"subscribe": "a", "fieldMapping": "[]"}, "JSON object"),
         ({"subscribe": "a", "fieldMapping": '{"a":1}'}, "texts"),
         ({"assign": '{"a":"eu"}'}, "list of names"),
+        ({"assign": '{"a":[]}'}, "list of names"),
         ({"subscribe": "a", "startingOffsets": "latest", "startingTimestamp": "1"}, "exclude"),
         (
             {"subscribe": "a", "maxEntriesPerTrigger": "1", "maxOffsetsPerTrigger": "2"},
@@ -65,7 +66,7 @@ def test_mistakes_are_named(options, text):
     ("kind", "name", "value"),
     [
         ("batch", "maxEntriesPerTrigger", "2"), ("batch", "minEntriesPerTrigger", "2"),
-        ("batch", "maxTriggerDelay", "1s"), ("batch", "commitGroup", "g"),
+        ("batch", "maxTriggerDelay", "1s"),
         ("batch", "allowSubscriptionChange", "true"), ("batch", "pollTimeoutMs", "7"),
         ("batch", "discoveryIntervalMs", "7"), ("streaming", "endingOffsets", "latest"),
         ("streaming", "endingTimestamp", "7"),

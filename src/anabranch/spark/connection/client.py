@@ -17,7 +17,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Final, Self
 
 import redis
@@ -305,12 +304,7 @@ class ServerClient:
         """The client itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Keep the connection, except after an error: unread replies may be left on it."""
         if kind is not None and not issubclass(kind, ServerRefused):
             self._drop()

@@ -123,24 +123,12 @@ class Export:
         return int(ms[row - 1]), int(seq[row - 1])
 
 
-def next_position(payload: bytes) -> int:
-    """Where a reply of AB.EXPORT ends, without decoding it; raises `MalformedReply`."""
-    try:
-        return int(_HEADER.unpack_from(payload)[-1])
-    except struct.error as error:
-        raise MalformedReply(_damaged(error)) from None
-
-
 def parse_export(*payloads: bytes) -> Export:
     """Decode the outer form of replies of AB.EXPORT as one; raises `MalformedReply`."""
     try:
         return _parse_export(payloads)
     except (struct.error, ValueError, OverflowError, zstandard.ZstdError, MemoryError) as error:
-        raise MalformedReply(_damaged(error)) from None
-
-
-def _damaged(error: Exception) -> str:
-    return f"the reply of AB.EXPORT is cut off or damaged ({error})"
+        raise MalformedReply(f"the reply of AB.EXPORT is cut off or damaged ({error})") from None
 
 
 def _chunks(whole: bytes) -> tuple[memoryview, int, int, int]:

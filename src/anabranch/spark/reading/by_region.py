@@ -27,13 +27,6 @@ _POLL_MS = 200
 _FRONTIER = "frontierinterval"
 
 
-def regions_of(options: ReadOptions) -> list[str]:
-    """The present regions of the streams, sorted; none if nothing was ever written."""
-    with connect(options.server) as client:
-        logs = ServerLogs(options, client).logs()
-    return sorted({region for regions in logs.values() for region in regions})
-
-
 def read_by_region(
     spark: SparkSession,
     stream: str,
@@ -56,7 +49,10 @@ def read_by_region(
     """
     given = {"subscribe": stream, **options}
     if regions is None:
-        regions = regions_of(ReadOptions.parse(given)) or [""]
+        read = ReadOptions.parse(given)
+        with connect(read.server) as client:
+            logs = ServerLogs(read, client).logs()
+        regions = {region for some in logs.values() for region in some} or {""}
     names = sorted(set(regions))
     if not names:
         raise OptionError("read_by_region needs at least one region")

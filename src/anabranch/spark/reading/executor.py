@@ -28,12 +28,7 @@ from anabranch.spark.connection.client import (
 from anabranch.spark.connection.region_names import is_over
 from anabranch.spark.decoding.columns import ColumnError, Projection
 from anabranch.spark.decoding.entries import Entries, ParsedEntries
-from anabranch.spark.decoding.exports import (
-    Ints,
-    MalformedReply,
-    next_position,
-    parse_export,
-)
+from anabranch.spark.decoding.exports import Ints, MalformedReply, parse_export
 from anabranch.spark.decoding.pages import FIRST_PAGE, begin_page, next_page
 from anabranch.spark.decoding.wire_entries import WireEntries
 from anabranch.spark.options import ReadOptions
@@ -133,14 +128,14 @@ def _exports(
     """The entries of ranges by position, and how many each has; None if one is incomplete."""
     size = max(min(options.max_batch_bytes, _EXPORT_BYTES) // len(group), 1)
     payloads = client.ask([_export_of(each, each.first, size, options) for each in group])
-    for each, payload in zip(group, payloads, strict=True):
-        if payload is None or next_position(payload) < each.stop:
-            return None
+    if None in payloads:
+        return None
     export = parse_export(*payloads)
     ends = list(accumulate(count for count, _ in export.parts))
-    for each, (count, _), end in zip(group, export.parts, ends, strict=True):
+    for each, (count, following), end in zip(group, export.parts, ends, strict=True):
         upto = parse_id(each.upto)
-        if count and upto > (0, 0) and export.last_id(end) > upto:
+        is_newer = count and upto > (0, 0) and export.last_id(end) > upto
+        if following < each.stop or is_newer:
             return None
     for each, (count, following), end in zip(group, export.parts, ends, strict=True):
         if count != following - each.first:
