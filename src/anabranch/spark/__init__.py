@@ -11,7 +11,7 @@ installed. Importing this package imports neither Spark nor Arrow.
 `reading/`     the driver plans (`planner`: the next batch; `server_logs`: what a server has;
                `offsets`: how far was read; `losses`; `holes`: what was deleted since;
                `partitions`: what each task reads), and executors read (`executor`)
-`decoding/`    replies (`exports` by position, `pages` by ID) to `entries`, these to `columns`
+`decoding/`    replies to entries (`exports` by position, `pages` by ID), these to `columns`
 `writing/`     rows to commands (`layout`, `encode`), and these to a stream once each (`ledger`,
                `adding`); `sink` has the writers that Spark calls
 `runtime/`     Java, sessions, queries that are watched and started again

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from anabranch.spark.decoding.columns import ColumnError, Projection
-from anabranch.spark.decoding.entries import ParsedEntries
+from anabranch.spark.decoding.pages import ParsedEntries
 
 UTC = pa.timestamp("us", "UTC")
 _NAIVE = dt.datetime(2024, 1, 1, 10, tzinfo=dt.UTC).replace(tzinfo=None)

@@ -14,8 +14,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.spark.decoding.entries import ParsedEntries
 from anabranch.spark.decoding.exports import MalformedReply, parse_export
+from anabranch.spark.decoding.pages import ParsedEntries
 from anabranch.spark.decoding.wire_entries import WireEntries
 from tests.unit.spark.exports import chunk, columns, fragment, node, payload
 

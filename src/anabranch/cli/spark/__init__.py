@@ -14,10 +14,11 @@ from functools import partial
 from importlib import import_module
 from inspect import getdoc
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
+from anabranch.cli.failures import Failed
 from anabranch.cli.group import NearestGroup
 from anabranch.cli.options import FiniteRange
 from anabranch.cli.spark.results import findings_of, tell
@@ -145,11 +146,11 @@ class _JobCommand(click.Command):
                 given["stop"] = signature.stop
             result = run(partial(job, **given), signature, master, told)
         except ImportError as problem:
-            _fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
+            raise Failed(f'{problem}. Spark is an extra: pip install "anabranch[spark]"') from None
         except OptionError as problem:
             raise click.UsageError(str(problem)) from None
         except (AnabranchError, OSError) as problem:
-            _fail(str(problem))
+            raise Failed(str(problem)) from None
         if findings_of(result):
             raise SystemExit(1)
 
@@ -157,11 +158,6 @@ class _JobCommand(click.Command):
 def _say(step: JobStep) -> None:
     """Say how far a job is."""
     print(step.text, file=sys.stderr, flush=True)
-
-
-def _fail(text: str) -> NoReturn:
-    print(f"anabranch: {text}", file=sys.stderr)
-    raise SystemExit(1)
 
 
 for _each in JOBS:

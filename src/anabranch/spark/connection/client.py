@@ -243,6 +243,11 @@ class ServerClient:
         return self._has_bulk
 
     @property
+    def has_marks(self) -> bool:
+        """Whether the server recognises idempotent IDs of producers (Redis 8.6)."""
+        return self.command("COMMAND", "INFO", "XCFGSET") not in ([], [None], None)
+
+    @property
     def is_of_cluster(self) -> bool:
         """Whether the server is a node of a Redis Cluster, which has a part of the keys only."""
         # Every user may run HELLO, but not every user INFO.

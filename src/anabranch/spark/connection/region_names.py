@@ -57,7 +57,7 @@ class RegionNames:
     def _listed(self) -> list[tuple[str, str]]:
         """Number and name of each member; removed regions have no name."""
         if self._members is None:
-            facts = _members(self._client)
+            facts = rows_of(self._client, "AB.REGION", "LIST")
             self._members = [(str(row["region"]), row["name"].decode()) for row in facts]
         return self._members
 
@@ -84,7 +84,7 @@ def is_over(client: ServerClient, region: str, present: Iterable[str]) -> bool:
     if any(first == number and int(last or 0) > int(epoch or 0) for first, _, last in parts):
         return True
     try:
-        rows = _members(client) if region else []
+        rows = rows_of(client, "AB.REGION", "LIST") if region else []
     except ServerRefused:
         return False
     return any(
@@ -94,10 +94,10 @@ def is_over(client: ServerClient, region: str, present: Iterable[str]) -> bool:
     )
 
 
-def _members(client: ServerClient) -> list[dict[str, Any]]:
-    """The rows of all members and of removed regions; none without regions."""
+def rows_of(client: ServerClient, *words: str) -> list[dict[str, Any]]:
+    """The rows of a command about regions; none without regions."""
     try:
-        return list(map(facts_of, client.command("AB.REGION", "LIST", repeatable=True)))
+        return list(map(facts_of, client.command(*words, repeatable=True)))
     except ServerRefused as error:
         if "on its own" not in str(error) and "unknown command" not in str(error):
             raise

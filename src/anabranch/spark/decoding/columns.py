@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from anabranch.errors import AnabranchError
 from anabranch.spark.decoding.casting import can_cast, cast
-from anabranch.spark.decoding.entries import Entries
+from anabranch.spark.decoding.pages import Entries
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.reading.holes import INSERT, Removal
 from anabranch.spark.writing.layout import RESERVED

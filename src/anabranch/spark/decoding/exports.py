@@ -153,9 +153,7 @@ def _parse_export(payloads: Sequence[bytes]) -> Export:
         before = parser.rows
         for _ in range(chunks):
             at = parser.read(payload, at)
-        if at < len(payload):
-            raise MalformedReply("the reply of AB.EXPORT is longer than it says")
-        if at > len(payload):
+        if at != len(payload):
             raise MalformedReply(_DISAGREE)
         parts.append((parser.rows - before, following))
     return Export(parts, parser.data, [*parser.groups.values()])

@@ -55,7 +55,11 @@ def doctor(_spark: SparkSession | None, job: DoctorJob) -> Diagnosis:
     found = []
     for what, look in _checks(job):
         job.progress(JobStep(f"looking at {what}"))
-        found.append(_examined(what, look))
+        try:
+            found.append(CheckResult(what, look(), good=True))
+        except Exception as error:
+            lines = str(error).splitlines() or [""]
+            found.append(CheckResult(what, f"{type(error).__name__}: {lines[0]}", good=False))
     return Diagnosis(all(each.good for each in found), tuple(found))
 
 
@@ -75,14 +79,6 @@ def _checks(job: DoctorJob) -> Iterator[tuple[str, Callable[[], str]]]:
         yield "server", partial(_server, job.url)
     if job.start_spark:
         yield "Spark", partial(_small_job, job.master)
-
-
-def _examined(what: str, look: Callable[[], str]) -> CheckResult:
-    try:
-        return CheckResult(what, look(), good=True)
-    except Exception as error:
-        lines = str(error).splitlines() or [""]
-        return CheckResult(what, f"{type(error).__name__}: {lines[0]}", good=False)
 
 
 def _program(name: str) -> str:
@@ -108,13 +104,11 @@ def _server(url: str) -> str:
     from anabranch.spark.options import ServerOptions  # noqa: PLC0415
 
     with connect(ServerOptions(url=url, retries=0)) as client:
-        bulk = client.has_bulk
-        marks = client.command("COMMAND", "INFO", "XCFGSET") not in ([], [None], None)
-    if bulk:
-        return "AB.OFFSETS, AB.EXPORT, AB.IMPORT: fast reads, exactly-once writes by ledger"
-    if marks:
-        return "XADD IDMP: exactly-once writes by idempotent producers; reads by XRANGE"
-    return "neither AB.IMPORT nor XADD IDMP: writes need idempotence=none; reads by XRANGE"
+        if client.has_bulk:
+            return "AB.OFFSETS, AB.EXPORT, AB.IMPORT: fast reads, exactly-once writes by ledger"
+        if client.has_marks:
+            return "XADD IDMP: exactly-once writes by idempotent producers; reads by XRANGE"
+        return "neither AB.IMPORT nor XADD IDMP: writes need idempotence=none; reads by XRANGE"
 
 
 def _small_job(master: str) -> str:

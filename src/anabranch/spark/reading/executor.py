@@ -27,9 +27,14 @@ from anabranch.spark.connection.client import (
 )
 from anabranch.spark.connection.region_names import is_over
 from anabranch.spark.decoding.columns import ColumnError, Projection
-from anabranch.spark.decoding.entries import Entries, ParsedEntries
 from anabranch.spark.decoding.exports import Ints, MalformedReply, parse_export
-from anabranch.spark.decoding.pages import FIRST_PAGE, begin_page, next_page
+from anabranch.spark.decoding.pages import (
+    FIRST_PAGE,
+    Entries,
+    ParsedEntries,
+    begin_page,
+    next_page,
+)
 from anabranch.spark.decoding.wire_entries import WireEntries
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.reading.holes import Removal

@@ -16,14 +16,13 @@ from typing import Any, Final
 from anabranch.pattern import compile_glob
 from anabranch.spark.connection.client import (
     ServerClient,
-    ServerRefused,
     Word,
     facts_of,
     now_ms,
     shown,
     stream_key,
 )
-from anabranch.spark.connection.region_names import RegionNames, is_over
+from anabranch.spark.connection.region_names import RegionNames, is_over, rows_of
 from anabranch.spark.decoding.exports import parse_export
 from anabranch.spark.decoding.pages import FIRST_PAGE, next_page
 from anabranch.spark.options import OptionError, ReadOptions
@@ -320,7 +319,7 @@ class ServerLogs:
         given = [*(self._options.regions or ())]
         for regions in (self._options.assign or {}).values():
             given += regions
-        peers = [row for row in self._peers() if row["state"] != b"removed"]
+        peers = [row for row in rows_of(self._client, "AB.PEERS") if row["state"] != b"removed"]
         chosen = [
             row
             for row in peers
@@ -332,15 +331,6 @@ class ServerLogs:
         ):
             known.append(now)  # of this region itself
         return None if None in known else min(filter(None, known), default=now)
-
-    def _peers(self) -> list[dict[str, Any]]:
-        """A row for each other region; none on a server of its own."""
-        try:
-            return list(map(facts_of, self._client.command("AB.PEERS", repeatable=True)))
-        except ServerRefused as error:
-            if "on its own" not in str(error) and "unknown command" not in str(error):
-                raise
-            return []
 
     # ------------------------------------------------------------------------------------- places
 

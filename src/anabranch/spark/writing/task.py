@@ -79,7 +79,7 @@ def _target(
             skip_old=identity.chosen,
         )
     marks = Marks(way, identity.task, identity.batch, trim)
-    if marks.windowed and client.command("COMMAND", "INFO", "XCFGSET") in ([], [None], None):
+    if marks.windowed and not client.has_marks:
         raise WriteFailed(
             f"the server at {client.address} has neither AB.IMPORT nor idempotent producers "
             "(Redis 8.6), so rows of a repeated task would be there twice. Give option "
