@@ -129,7 +129,8 @@ def _odd_integers(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _odd_floats(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    pattern = rf"[+-]?(?:{_UNSIGNED}[dDfF]?|(?i:inf|infinity|nan))"
+    # With a sign Java takes NaN in this spelling only.
+    pattern = rf"[+-]?(?:{_UNSIGNED}[dDfF]?|(?i:inf|infinity)|NaN)|(?i:nan)"
     text = _taken(values, rf"^{_TRIMMED_NUMBER}(?P<it>{pattern}){_TRIMMED_NUMBER}$")
     text = pc.replace_substring_regex(text, "([0-9.])[dDfF]$", r"\1")
     hexadecimal = _taken(
@@ -390,7 +391,7 @@ _INTEGERS: Final = _Caster(
 _FLOATS: Final = _Caster(
     lambda _values, _kind: f"^-?{_UNSIGNED}$",
     _odd_floats,
-    direct=lambda values, _kind: _lack(values, b"("),  # Arrow reads nan(1)
+    direct=lambda values, _kind: _lack(values, b"aA"),  # Arrow reads -nan and nan(1)
 )
 _DECIMALS: Final = _Caster(_decimal_shape, _odd_decimals, direct=_is_small)
 _DATES: Final = _Caster(
