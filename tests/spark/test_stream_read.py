@@ -422,6 +422,16 @@ def test_a_changed_subscription_says_so(server, reading):
     assert back.latestOffset(newest, ReadAllAvailable()) is newest, "it is left where it was"
 
 
+def test_the_empty_key_is_read_by_the_pattern_that_finds_it(server, reading):
+    fill(server, "", 3)
+    reader = reading(server, subscribe="", subscribePattern="*")
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert read(reader, reader.initialOffset(), end) == [0, 1, 2]
+    fill(server, "", 2, first=3)
+    newest = reader.latestOffset(end, ReadAllAvailable())
+    assert read(reader, end, newest) == [3, 4]
+
+
 def test_a_loss_is_told_once(plain, reading, caplog):
     server = plain
     fill(server, "s", 5)

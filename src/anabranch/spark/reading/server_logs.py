@@ -129,6 +129,9 @@ class ServerLogs:
         """Whether the options name a stream, existing or not."""
         if self._options.pattern is None:
             return stream in (self._options.assign or self._options.subscribe)
+        # SCAN finds the empty key by this pattern, and by no other.
+        if self._options.pattern == "*":
+            return True
         return compile_glob(stream_key(self._options.pattern))(stream_key(stream))
 
     def selects(self, stream: str, region: str) -> bool:
