@@ -12,8 +12,7 @@ from click.testing import CliRunner
 
 from anabranch.cli.spark import command
 from anabranch.effects import kinds
-from anabranch.spark.connection.region_connections import ReplicaError
-from anabranch.spark.jobs.audit import audit
+from anabranch.spark.jobs.audit import ReplicaError, audit
 from anabranch.spark.jobs.signatures import JobStep
 from anabranch.spark.options import OptionError
 from tests.spark.reading import fill, fill_at, talking, url

@@ -52,6 +52,12 @@ def stay(count: int) -> list[int]:
 # --------------------------------------------------------------------------------------- commits
 
 
+@pytest.mark.parametrize("name", ["a#b", "a?b", "a%20b"])
+def test_a_directory_that_the_library_takes_for_a_url_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(LakeError, match="choose a directory without them"):
+        Lake(tmp_path / name)
+
+
 def test_a_batch_that_is_repeated_is_committed_once(lake: Lake) -> None:
     assert add(lake, 0, (0, 9))
     assert not add(lake, 0, (0, 9))

@@ -7,7 +7,7 @@ installed. Importing this package imports neither Spark nor Arrow.
 =============  ====================================================================================
 `source`       ``format("anabranch")``: leads Spark to the readers and writers
 `options`      the options of reads and writes as values
-`connection/`  one server: commands, what it can do, names of regions; the servers of all regions
+`connection/`  one server: commands, what it can do, names of regions
 `reading/`     the driver plans (`planner`: the next batch; `server_logs`: what a server has;
                `offsets`: how far was read; `losses`; `holes`: what was deleted since;
                `partitions`: what each task reads), and executors read (`executor`)

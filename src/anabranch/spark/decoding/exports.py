@@ -33,6 +33,10 @@ _SEQ_BITS: Final = 24
 _SIZES: Final = {ord("B"): 1, ord("H"): 2, ord("Q"): 8}
 """Bytes of a size, by its type."""
 _COLUMNS: Final = ord("C")
+PADDING: Final = bytes(24)
+"""Behind the joined data, so that reading ahead stays within the buffer."""
+
+_PADDING_FRAME: Final = zstandard.compress(PADDING)
 _COLUMNS_MAX: Final = (1 << 16) // 29
 """So many entries are columns at most: their fragments have less than 64 KB, and each 29 bytes."""
 
@@ -61,17 +65,16 @@ class Export:
     `ends` says where their node ends.
     """
 
-    def __init__(
-        self,
-        parts: list[tuple[int, int]],
-        data: list[memoryview],
-        groups: Sequence[_Chunks | _Nodes],
-    ) -> None:
+    def __init__(self, parts: list[tuple[int, int]], parser: _Parser) -> None:
         """Raises `MalformedReply` if fragments do not end where their chunk does."""
         self.parts = parts
         """Of each reply: how many entries, and the position of the next one."""
-        self.data = data
-        self._groups = groups
+        self.whole = parser.open_nodes()
+        """The joined data with `PADDING`, if they are in one piece already."""
+        self.data = parser.data
+        self.begins = parser.begins
+        """Of each chunk the first row, and where its entries begin in the joined data."""
+        self._groups = groups = [*parser.groups.values()]
         tables = (each for each in groups if isinstance(each, _Nodes) and each.is_table)
         self.tables = [each.table() for each in tables]
         if len(self.tables) < len(groups):
@@ -142,7 +145,10 @@ def _chunks(whole: bytes) -> tuple[memoryview, int, int, int]:
             "install the anabranch release of the server on Spark's side"
         )
     if codec == _ZSTD:
-        return memoryview(_expanded(payload[_HEADER.size :])), 0, chunks, following
+        body = zstandard.ZstdDecompressor().decompress(
+            payload[_HEADER.size :], allow_extra_data=False
+        )
+        return memoryview(body), 0, chunks, following
     return payload, _HEADER.size, chunks, following
 
 
@@ -156,12 +162,7 @@ def _parse_export(payloads: Sequence[bytes]) -> Export:
         if at != len(payload):
             raise MalformedReply(_DISAGREE)
         parts.append((parser.rows - before, following))
-    return Export(parts, parser.data, [*parser.groups.values()])
-
-
-def _expanded(smaller: memoryview) -> bytes:
-    body: bytes = zstandard.ZstdDecompressor().decompress(smaller, allow_extra_data=False)
-    return body
+    return Export(parts, parser)
 
 
 _DISAGREE: Final = "the reply of AB.EXPORT is cut off or damaged (lengths disagree)"
@@ -173,9 +174,12 @@ class _Parser:
     def __init__(self) -> None:
         self.groups: dict[tuple[Any, ...], _Chunks | _Nodes] = {}
         self.data: list[memoryview] = []
+        self.begins: list[tuple[int, int]] = []
         self.rows = 0
         self._joined = 0
-        self._decompress = zstandard.ZstdDecompressor().decompress
+        self._frames: list[
+            tuple[int, int, int]
+        ] = []  # number of the chunk, entries, first position
 
     def read(self, payload: memoryview, at: int) -> int:
         """Take a chunk that begins at an offset; returns where the next one does."""
@@ -185,8 +189,11 @@ class _Parser:
         at += _CHUNK.size
         if not count:
             raise MalformedReply(_DISAGREE)
+        self.begins.append((self.rows, self._joined))
         if form == _NODE:
-            entries = self._node(payload[at : (at := at + size)], count, first)
+            entries = payload[at : (at := at + size)]
+            self._frames.append((len(self.data), count, first))
+            size = zstandard.frame_content_size(entries)
         else:
             chunks = self.groups.get((form, width, flags))
             if not isinstance(chunks, _Chunks):
@@ -196,16 +203,37 @@ class _Parser:
             at = chunks.add(facts, base_ms, payload, at)
             entries = payload[at : (at := at + size)]
         self.data.append(entries)
-        self._joined += len(entries)
+        self._joined += size
         self.rows += count
         return at
 
-    def _node(self, frame: memoryview, count: int, first: int) -> memoryview:
-        """Take a node as the server holds it, in a zstd frame; returns its entries.
+    def open_nodes(self) -> bytes | None:
+        """Take nodes out of their zstd frames; returns the joined data if there is nothing else.
 
-        These are fragments, or columns without their schema and sizes.
+        As one stream this takes a third of the time that it takes frame by frame.
         """
-        whole = memoryview(self._decompress(frame, allow_extra_data=False))
+        frames = [self.data[number] for number, _, _ in self._frames]
+        sizes = [zstandard.frame_content_size(each) for each in frames]
+        stream = zstandard.ZstdDecompressor().stream_reader(
+            b"".join([*frames, _PADDING_FRAME]), read_across_frames=True
+        )
+        total = sum(sizes) + len(PADDING)
+        opened = stream.read(total) if min(sizes, default=-1) >= 0 else b""
+        if frames and not (len(opened) == total and opened.endswith(PADDING)):
+            raise MalformedReply(_DISAGREE)
+        at, whole = 0, memoryview(opened)
+        for (number, count, first), size in zip(self._frames, sizes, strict=True):
+            self.data[number] = whole[at : (at := at + size)]
+            self._node(number, count, first)
+        return opened if frames and len(frames) == len(self.data) else None
+
+    def _node(self, number: int, count: int, first: int) -> None:
+        """Take a node as the server holds it.
+
+        Its entries are fragments, or columns without their schema and sizes.
+        """
+        whole = self.data[number]
+        row, begin = self.begins[number]
         base_ms, word, known, code, written = _NODE_HEAD.unpack_from(whole)
         is_known = count <= _COLUMNS_MAX if code == _COLUMNS else code in _SIZES
         if known != count or not is_known:
@@ -223,12 +251,11 @@ class _Parser:
         if not isinstance(nodes, _Nodes):
             nodes = self.groups[form] = _Nodes(*form)
         end = at + nodes.sizes_bytes
-        entries = whole[end:]
         if end > len(whole):
             raise MalformedReply(_DISAGREE)
-        facts = base_ms, word, first, self._joined, len(entries), self.rows, written
+        self.begins[number] = row, begin + end
+        facts = base_ms, word, first, begin + end, len(whole) - end, row, written
         nodes.add(facts, planes, whole[at:end])
-        return entries
 
 
 class _Chunks:

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.spark.decoding.exports import Alike, Export, Ids, Ints, MalformedReply
+from anabranch.spark.decoding.exports import PADDING, Alike, Export, Ids, Ints, MalformedReply
 
 _STEPS: Final = 16
 """Entries with more fields are parsed where that is expected to take less time than more steps."""
@@ -40,7 +40,6 @@ _HEAD: Final = re.compile(rb"\*2\r\n\$([0-9]{1,10})\r\n")
 _BEGIN: Final = b"*2\r\n$"
 _NAME_MAX: Final = 64
 _BYTES_MAX: Final = 2**31 - 64  # Arrow's binary arrays have 32-bit offsets
-_PADDING: Final = bytes(24)  # so that reading ahead stays within the buffer
 _CRLF: Final = b"\r\n"
 _WORD: Final = 8
 _BYTE: Final = np.uint64(8)
@@ -82,7 +81,7 @@ class WireEntries:
 
         Raises `MalformedReply` for more than Arrow can hold.
         """
-        data = b"".join([*export.data, _PADDING])
+        data = b"".join([*export.data, PADDING]) if export.whole is None else export.whole
         if len(data) > _BYTES_MAX:
             raise MalformedReply("entries of more than 2 GiB in one piece: set maxBatchBytes lower")
         self._export = export
@@ -165,7 +164,10 @@ class WireEntries:
 
     def _starts(self) -> Ints:
         """Where each fragment begins."""
-        return np.concatenate(([0], self._export.ends[:-1]))
+        starts = np.concatenate(([0], self._export.ends[:-1]))
+        rows, begins = np.array(self._export.begins).T
+        starts[rows] = begins
+        return starts
 
     def _walk(self, found: _FirstValues | None = None) -> Iterator[_Fields]:
         """The fields of all fragments; without the rest of those that `found` has all of."""

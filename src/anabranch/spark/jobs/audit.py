@@ -9,30 +9,57 @@ which they differ once more, entry by entry.
 
 A deletion may be on its way as well. So an entry that one replica has and another lacks is reported
 only if the first still has it after it has applied everything that the other had applied when it
-lacked the entry; see `anabranch.spark.connection.region_connections`. Differences that cannot be
-proved, because regions are disconnected, are counted as undecided.
+lacked the entry. Tokens tell that: a token is the version vector of a region, and a region that has
+waited for it (AB.WAITFOR) has applied the same effects. Differences that cannot be proved, because
+regions are disconnected, are counted as undecided.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from anabranch.spark.connection.region_connections import (
-    RegionConnection,
-    connected,
-    streams_of,
-    wait_for_each_other,
-)
+from anabranch.errors import AnabranchError
+from anabranch.spark.connection.client import ServerClient, connect, facts_of
 from anabranch.spark.jobs.signatures import AuditJob, JobStep, taking
+from anabranch.spark.options import OptionError, ServerOptions
 from anabranch.spark.reading.comparison import Entries, Piece, differences, id_of
 from anabranch.spark.reading.offsets import LogBounds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_STREAMS_AT_ONCE: Final = 500  # asked for in one command
 _LOOKED_AT_ONCE: Final = 20_000  # positions that differ, whose entries are held meanwhile
+
+
+class ReplicaError(AnabranchError):
+    """The regions cannot be compared; the text gives the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegionConnection:
+    """The connection to one region's server."""
+
+    name: str
+    number: int
+    """The region's number; 0 on a server without regions."""
+    client: ServerClient
+
+    def logs(self, streams: Sequence[str]) -> list[Mapping[str, LogBounds]]:
+        """For each stream its logs by replica ID, none where it does not exist.
+
+        Raises `ServerRefused`.
+        """
+        found: list[Mapping[str, LogBounds]] = []
+        for at in range(0, len(streams), _STREAMS_AT_ONCE):
+            for logs in self.client.logs(streams[at : at + _STREAMS_AT_ONCE]):
+                is_there = logs and not any(log.is_former for log in logs.values())
+                found.append(logs if logs and is_there else {})
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +117,13 @@ def audit(_spark: SparkSession | None, job: AuditJob) -> Audited:
 
     Raises `ReplicaError`, `ServerUnreachable`, `ServerRefused` and `OptionError`.
     """
-    with connected(job.servers) as regions:
-        names = streams_of(regions, job.streams, job.pattern)
+    with _connected(job.servers) as regions:
+        found = (each.client.streams(job.pattern or "*") for each in regions)
+        names = list(dict.fromkeys(job.streams)) or sorted(set().union(*found))
         region_names = tuple(each.name for each in regions)
         before = [each.logs(names) for each in regions]
         job.progress(JobStep(f"{len(names)} streams in {', '.join(region_names)}"))
-        heard = wait_for_each_other(regions, job.settle_s)
+        heard = _wait_for_each_other(regions, job.settle_s)
         now = [each.logs(names) for each in regions]
         pieces, positions = _plan(names, before, now, heard)
         present = sum(
@@ -116,6 +144,47 @@ def audit(_spark: SparkSession | None, job: AuditJob) -> Audited:
         findings=tuple(findings[: job.limit]),
         more=comparison.more or len(findings) > job.limit,
     )
+
+
+# ---------------------------------------------------------------------------------------- regions
+
+
+@contextmanager
+def _connected(servers: Mapping[str, ServerOptions]) -> Iterator[list[RegionConnection]]:
+    """Connections to servers, which have names.
+
+    Raises `OptionError`, `ReplicaError`, `ServerRefused` and `ServerUnreachable`.
+    """
+    with ExitStack() as stack:
+        found: list[RegionConnection] = []
+        for name, options in servers.items():
+            client = stack.enter_context(connect(options))
+            if not client.has_bulk:
+                raise ReplicaError(f"the server at {client.address} is no Anabranch server")
+            number = facts_of(client.command("AB.INFO", repeatable=True))["region"]
+            same = [each.name for each in found if number and each.number == number]
+            if same:
+                raise OptionError(
+                    f"{same[0]}, {name} are the same region: give the address of each region once"
+                )
+            found.append(RegionConnection(name, number, client))
+        yield found
+
+
+def _wait_for_each_other(regions: Sequence[RegionConnection], seconds: float) -> list[list[bool]]:
+    """Wait until all regions have applied what each of them has now, at most `seconds`.
+
+    ``result[a][b]``: whether a has applied everything that b has.
+    """
+    tokens = [each.client.command("AB.TOKEN", repeatable=True) for each in regions]
+    deadline = time.monotonic() + seconds
+
+    def has(region: RegionConnection, token: bytes) -> bool:
+        left_ms = max(round((deadline - time.monotonic()) * 1000), 1)  # 0 would mean no limit
+        words = ("AB.WAITFOR", token, left_ms)
+        return region.client.command(*words, repeatable=True, wait_ms=left_ms) is not None
+
+    return [[has(each, token) for token in tokens] for each in regions]
 
 
 # ------------------------------------------------------------------------------------ what counts
@@ -204,7 +273,7 @@ class _EntryComparison:
         if places and len(self.findings) >= self._job.limit:
             self.more = True
         elif places:
-            heard = wait_for_each_other(self._regions, self._job.settle_s)
+            heard = _wait_for_each_other(self._regions, self._job.settle_s)
             names = sorted({piece.key for piece, _ in places})
             logs = [dict(zip(names, each.logs(names), strict=True)) for each in self._regions]
             for piece, before in places:

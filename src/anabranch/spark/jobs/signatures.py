@@ -66,16 +66,12 @@ _ARGUMENT: Final = {"is_argument": True}
 """Of a parameter that is an argument of the command."""
 
 
-def _silent(_step: JobStep) -> None:
-    """Say nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class JobSignature:
     """What all jobs have."""
 
     _: KW_ONLY
-    progress: Progress = _silent
+    progress: Progress = lambda _step: None
     """Gets each step."""
     dry_run: bool = False
     """Report what would be done, and write nothing."""

@@ -105,8 +105,13 @@ class Lake:
     """A directory with a Delta table of entries."""
 
     def __init__(self, root: str | Path) -> None:
-        """Opens nothing yet."""
+        """Opens nothing yet; raises `LakeError` for a path that the library cannot take."""
         self.root = Path(root)
+        if unquote(str(root)) != str(root) or {"#", "?"}.intersection(str(root)):
+            raise LakeError(
+                f"{root} cannot be a lake, because deltalake takes # ? and %xx in a path for parts "
+                "of a URL: choose a directory without them"
+            )
 
     def table(self) -> DeltaTable:
         """The table as it is now; raises `LakeError` if there is none."""
