@@ -97,7 +97,7 @@ class Model:
         elif choice == "expire" and client.exists(key):
             client.execute_command("PEXPIREAT", key, 1)
             live[key] = 0
-        elif choice == "string" and settle is idle:  # regions have streams only
+        elif choice == "string":
             client.set(key, "v")
             client.delete(key)
             live[key] = 0
