@@ -14,9 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.streaming.listener import StreamingQueryListener
-
-from anabranch.spark import read_by_region, session
+from anabranch.spark import LagListener, read_by_region, session
 from anabranch.spark.jobs.archive import archive
 from anabranch.spark.runtime.supervise import supervise
 from tests.spark.accidents import straggling_source
@@ -105,22 +103,10 @@ def tour(spark: SparkSession, url: str, place: Path) -> dict[str, Any]:
     }
 
 
-class _Lag(StreamingQueryListener):
-    """What each batch of a query has left unread, and whether the query has ended."""
+class _ToTheEnd(LagListener):
+    """Knows when nothing more will come of the one query it listens to."""
 
-    def __init__(self) -> None:
-        self.told: list[tuple[str, int]] = []
-        self.ended = False
-
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        return
-
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        for source in event.progress.sources:
-            end, newest = json.loads(source.endOffset), json.loads(source.latestOffset)
-            for stream, regions in newest["s"].items():
-                for region, (position, _) in regions.items():
-                    self.told.append((stream, position - end["s"][stream][region][0]))
+    ended = False
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
         self.ended = True
@@ -131,7 +117,8 @@ def more(spark: SparkSession, url: str, place: Path) -> dict[str, Any]:
     reader = spark.read.format("anabranch").option("url", url).option("subscribe", "s")
     late = reader.schema("n int, ts timestamp").load()
 
-    listener = _Lag()
+    told: list[Any] = []
+    listener = _ToTheEnd(told.append)
     spark.streams.addListener(listener)
     by_region = read_by_region(
         spark, "s", watermark="1 second", schema="ts timestamp, n int", url=url,
@@ -152,7 +139,7 @@ def more(spark: SparkSession, url: str, place: Path) -> dict[str, Any]:
     replayed = replay(spark, place / "lake", url=url, prefix="again:")
     return {
         "late": late.where("ts >= timestamp_seconds(1)").count(),
-        "lag": listener.told,
+        "lag": [[each.stream, each.entries] for each in told],
         "by region": [spark.read.parquet(str(place / "counts")).count(), supervised.starts],
         "taken in": [[each.rows, each.bad] for each in taken],
         "replayed": replayed.entries,

@@ -304,7 +304,7 @@ def test_a_time_is_found_behind_a_long_stretch_of_deleted_entries(ours):
             {"subscribe": "s", "maxEntriesPerTrigger": 2},
             "maxEntriesPerTrigger is for streaming",
         ),
-        ({"subscribe": "s", "maxTriggerDelay": "5s"}, "option maxTriggerDelay is for streaming"),
+        ({"subscribe": "s", "commitGroup": "g"}, "option commitGroup is for streaming reads"),
         ({"subscribe": "s", "regions": "eu"}, "no region is called 'eu': the server at .* has no"),
         ({"subscribe": "s", "startingOffsets": "group:no"}, "no consumer group 'no'"),
         ({"subscribe": "s", "password": "secret"}, "check the options username and password"),

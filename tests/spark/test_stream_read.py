@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from anabranch.spark import committed_offsets, read_by_region
+from anabranch.spark import LagListener, committed_offsets, read_by_region
 from anabranch.spark.decoding.columns import Projection
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.reading.losses import DataLossError, ServerBehindError
@@ -175,6 +175,28 @@ def test_an_idle_query_asks_rarely_and_ends_at_a_loss_with_a_sentence(spark, our
         query.stop()
     assert f"stream s: 3 entries after {ids[-1]}" in str(caught.value)
     assert "Set failOnDataLoss=false" in str(caught.value)
+
+
+def test_lag_is_told_after_every_batch(spark, ours, tmp_path):
+    fill(ours, "s", 250)
+    told = []
+    listener = LagListener(told.append)
+    spark.streams.addListener(listener)
+    try:
+        frame = streaming(spark, ours, "n int", subscribe="s", maxEntriesPerTrigger=100)
+        name = f"t{tmp_path.name}".replace("-", "_")
+        query = to_memory(frame, name, availableNow=True)
+        query.awaitTermination()
+        waiting = threading.Event()
+        deadline = time.monotonic() + 300
+        while len(told) < 3 and time.monotonic() < deadline:
+            waiting.wait(0.05)  # the listener runs on a thread of Spark's
+    finally:
+        spark.streams.removeListener(listener)
+    assert [(each.batch, each.stream, each.entries) for each in told] == [
+        (0, "s", 150), (1, "s", 50), (2, "s", 0),
+    ]  # fmt: skip
+    assert {each.query for each in told} == {name}
 
 
 def test_one_source_for_each_region_and_a_query_that_takes_over(spark, ours, tmp_path):
@@ -449,6 +471,20 @@ def test_a_loss_is_told_once(plain, reading, caplog):
             reader.latestOffset(end, ReadAllAvailable())
     texts = [each.message for each in caplog.records]
     assert [each.startswith("stream s is gone") for each in texts].count(True) == 2
+
+
+def test_a_group_shows_how_far_the_query_is(server, reading):
+    ids = fill(server, "s", 20)
+    reader = reading(server, commitGroup="spark", maxEntriesPerTrigger="12")
+    end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(12))
+    reader.commit(end)
+    with talking(server) as client:
+        (group,) = client.xinfo_groups("s")
+        assert (group["last-delivered-id"].decode(), group["lag"]) == (ids[11], 8)
+    reader.commit(reader.latestOffset(end, ReadAllAvailable()))
+    with talking(server) as client:
+        (group,) = client.xinfo_groups("s")
+        assert group["lag"] == 0
 
 
 def test_positions_are_refused_where_there_are_none(ours, plain, reading):

@@ -31,16 +31,20 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from anabranch.spark.reading.by_region import committed_offsets, read_by_region
+    from anabranch.spark.runtime.progress import Lag, LagListener
     from anabranch.spark.runtime.sessions import session
     from anabranch.spark.runtime.supervise import supervise
     from anabranch.spark.source import AnabranchSource
 
 __all__ = [
-    "AnabranchSource", "committed_offsets", "read_by_region", "session", "supervise",
+    "AnabranchSource", "Lag", "LagListener", "committed_offsets", "read_by_region", "session",
+    "supervise",
 ]  # fmt: skip
 
 _HOMES: Final = {
     "AnabranchSource": "source",
+    "Lag": "runtime.progress",
+    "LagListener": "runtime.progress",
     "committed_offsets": "reading.by_region",
     "read_by_region": "reading.by_region",
     "session": "runtime.sessions",

@@ -203,6 +203,7 @@ class ReadOptions:
     )
     changes: bool = _option(False, _boolean)
     discovery_interval_ms: int = _option(10_000, _whole(0), only="streaming")
+    commit_group: str | None = _option(only="streaming")
     mode: str = _option("PERMISSIVE", _one_of("PERMISSIVE", "FAILFAST", "DROPMALFORMED"))
     corrupt_column: str | None = _option(None, str, "columnNameOfCorruptRecord")
     field_mapping: Mapping[str, str] = _option(dict, _mapping)

@@ -66,7 +66,7 @@ def test_mistakes_are_named(options, text):
     ("kind", "name", "value"),
     [
         ("batch", "maxEntriesPerTrigger", "2"), ("batch", "minEntriesPerTrigger", "2"),
-        ("batch", "maxTriggerDelay", "1s"),
+        ("batch", "maxTriggerDelay", "1s"), ("batch", "commitGroup", "g"),
         ("batch", "allowSubscriptionChange", "true"), ("batch", "pollTimeoutMs", "7"),
         ("batch", "discoveryIntervalMs", "7"), ("streaming", "endingOffsets", "latest"),
         ("streaming", "endingTimestamp", "7"),

@@ -305,3 +305,8 @@ class Planner:
                 if stop.behind(cursors[stream][region]):
                     cursors[stream][region] = stop
         return cursors
+
+    def commit(self, end: Vector) -> None:
+        """Show the progress in ``commitGroup``."""
+        if self._options.commit_group is not None:
+            self._server_at(end).commit(self._options.commit_group, end)

@@ -194,6 +194,10 @@ class StreamReader(_PartitionReader, DataSourceStreamReader, SupportsTriggerAvai
             selects = None if self._watch is None else self._watch.selects
             log_start(self.options, begin, resumed=resumed, selects=selects)
 
+    def commit(self, end: Mapping[str, Any]) -> None:
+        """Write the progress to ``commitGroup``, for display only."""
+        self._watching().commit(Vector.parse(end))
+
     def stop(self) -> None:
         """Close the connection."""
         watch, self._watch = self._watch, None

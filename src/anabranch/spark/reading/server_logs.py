@@ -438,6 +438,27 @@ class ServerLogs:
             "up: stop them, and start again"
         )
 
+    def commit(self, group: str, end: Vector) -> None:
+        """Set a consumer group of each stream to the progress of the query, for lag tools."""
+        for stream, regions in end.cursors.items():
+            if not regions:
+                continue
+            last_id = min((each.last_id for each in regions.values()), key=parse_id)
+            read = sum(
+                each.position - (0 if each.by_id else each.incarnation) for each in regions.values()
+            )
+            created, _ = self._client.pipeline(
+                [
+                    ("XGROUP", "CREATE", stream_key(stream), group, last_id, "ENTRIESREAD", read),
+                    ("XGROUP", "SETID", stream_key(stream), group, last_id, "ENTRIESREAD", read),
+                ],
+                repeatable=True,
+            )
+            text = str(created)
+            gone = "requires the key to exist" in text
+            if isinstance(created, Exception) and "BUSYGROUP" not in text and not gone:
+                raise self._client.refusal(created)
+
 
 def _is_text(stream: str) -> bool:
     """Whether a key is UTF-8."""
