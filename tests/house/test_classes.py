@@ -24,7 +24,6 @@ WINGS: Final = frozenset({"cli", "scripting", "simulator", "spark", "testing", "
 """Packages that no room of the house imports; all others are the core."""
 
 TWICE: Final = {
-    "Entry": "an entry of a stream, as `salvage` writes it and as the simulator looks at it",
     "Member": "a region of a cluster and its addresses; `anabranch cluster` also keeps its ports",
     "Server": "a stream server; the one of the test kit runs the other one in a thread",
 }

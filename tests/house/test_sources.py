@@ -38,7 +38,6 @@ LONG_FUNCTIONS = {
     "commands/server/info.py:_memory": 71,
     "oplog/recovery.py:_replay": 66,
     "region/region.py:Region._run": 111,
-    "simulator/simulation.py:Simulation.__init__": 67,
 }
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections import Counter
 from contextlib import nullcontext
 
@@ -60,20 +58,6 @@ def test_many_runs_come_to_rare_cases_too() -> None:
         assert outcome.problem is None, f"seed {seed}: {outcome.sentence}"
         reached += outcome.reached
     assert not [case for case in (*CASES, *RARE_CASES) if not reached[case]]
-
-
-def test_a_seed_gives_the_same_bytes_in_another_process() -> None:
-    def run(hash_seed: str) -> bytes:
-        command = [
-            sys.executable, "-c", "from anabranch.cli.main import main; main()",
-            "simulate", "--seed", "4", "--minutes", "0.05", "--verbose",
-        ]  # fmt: skip
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        return subprocess.run(command, env=environment, capture_output=True, check=False).stdout
-
-    first = run("1")
-    assert first.startswith(b"seed 4: ")
-    assert first == run("2")
 
 
 def test_what_goes_wrong_is_drawn_for_each_sort_apart() -> None:

@@ -52,7 +52,7 @@ Examples:
 @transfer_options
 @click.pass_context
 def command(ctx: click.Context, /, target: str, **options: Any) -> None:
-    """Connect both ends."""
+    """Move the selected keys of the server into a file or another server."""
     chosen = taken(TransferOptions, options)
     here = Address.of_options(**options)
     there = None

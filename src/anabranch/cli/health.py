@@ -35,7 +35,7 @@ ANABRANCH_TLS_PORT, ANABRANCH_REQUIREPASS).""",
 @json_option()
 @click.pass_context
 def command(ctx: click.Context, /, as_json: bool, **options: Any) -> None:
-    """Try once."""
+    """Ask the server once; print the answer and exit with 0, or the reason and exit with 1."""
     address = Address.of_options(**options)
     started = time.perf_counter()
     try:

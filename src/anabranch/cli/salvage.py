@@ -48,8 +48,8 @@ _LOOK_S: Final = 0.05
 _LOG_LINES: Final = 3
 
 
-class Entry(NamedTuple):
-    """One entry in the form of its key."""
+class LostEntry(NamedTuple):
+    """An entry that only the removed region has, in the form of its key."""
 
     entry_id: int
     fragment: bytes
@@ -68,7 +68,7 @@ class Lost:
     name: str
     effects: dict[int, int]
     """The count of effects of each replica ID."""
-    entries: dict[Key, list[Entry]]
+    entries: dict[Key, list[LostEntry]]
     """Live entries by key, ascending by ID."""
 
 
@@ -135,7 +135,7 @@ def lost_in(directory: Directory, cluster: RemainingRegions | None) -> Lost:
         for replica_id, number in replica.vector.items()
         if number > seen.get(replica_id, 0)
     }
-    entries: dict[Key, list[Entry]] = {}
+    entries: dict[Key, list[LostEntry]] = {}
     for database in keyspace.databases:
         for key, value in database.values.items():
             if isinstance(value, Stream):
@@ -155,11 +155,11 @@ def _recovered(directory: Directory, replica: Replica) -> Keyspace:
     return keyspace
 
 
-def _behind(stream: Stream, seen: Mapping[int, int]) -> Iterator[Entry]:
+def _behind(stream: Stream, seen: Mapping[int, int]) -> Iterator[LostEntry]:
     for _, (block, low, high) in spans_behind(stream, seen):
         share = block.weight // block.slots
         for entry_id, data in zip(block.ids[low:high], block.fragments(low, high), strict=True):
-            yield Entry(entry_id, data, share)
+            yield LostEntry(entry_id, data, share)
 
 
 # -- bringing it back ---------------------------------------------------------------------------
@@ -236,14 +236,14 @@ async def _live(server: Server, lost: Lost, cluster: RemainingRegions, patience_
         server.close()
 
 
-def _chunks(entries: list[Entry]) -> Iterator[list[Entry]]:
+def _chunks(entries: list[LostEntry]) -> Iterator[list[LostEntry]]:
     """Entries in groups; of several with one ID the first, because IDs of a replica ID ascend."""
     distinct = [next(group) for _, group in groupby(entries, key=lambda each: each.entry_id)]
     for at in range(0, len(distinct), _RUN_ENTRIES):
         yield distinct[at : at + _RUN_ENTRIES]
 
 
-def _missing(server: Server, place: Key, entries: Iterable[Entry]) -> list[Entry]:
+def _missing(server: Server, place: Key, entries: Iterable[LostEntry]) -> list[LostEntry]:
     """The entries whose ID does not exist in the key: an earlier attempt may have added some."""
     db, key = place
     stream = server.region.keyspace.databases[db].values.get(key)
@@ -252,7 +252,7 @@ def _missing(server: Server, place: Key, entries: Iterable[Entry]) -> list[Entry
     return [each for each in entries if not any(True for _ in stream.find_all(each.entry_id))]
 
 
-def _add(server: Server, place: Key, entries: list[Entry]) -> None:
+def _add(server: Server, place: Key, entries: list[LostEntry]) -> None:
     node = server.settings.stream_node_max_entries or _RUN_ENTRIES
     fragments = [each.fragment for each in entries]
     server.region.effects.emit(

@@ -36,9 +36,10 @@ def losses_of(
     iids: int,
     idmp_settings: tuple[int | None, int | None],
 ) -> list[str]:
-    """The same from figures: NACKed entries, idempotent IDs, and duration and size of IDMP.
+    """What ``stream_type`` cannot store of so many NACKed entries and idempotent IDs, as text.
 
-    Counters of idempotent IDs that are all forgotten are no loss: they only inform.
+    ``idmp_settings`` are duration and size. Counters of idempotent IDs that are all forgotten are
+    no loss: they only inform.
     """
     lost = []
     if not stream_type.has_nacked and nacked:

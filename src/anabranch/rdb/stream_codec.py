@@ -94,7 +94,7 @@ def encode_steps(
     *,
     compress: bool = False,
 ) -> Steps[list[bytes]]:
-    """The same in short steps and in pieces.
+    """The value of a stream, without its type byte, in short steps and in pieces.
 
     The nodes, and the pending entries of each group, are not part of the image: they may be too
     many for the memory.

@@ -80,7 +80,7 @@ def encode_value(value: Value, stream_type: StreamType, *, compress: bool = Fals
 def encode_small_steps(
     value: bytes | list[bytes] | set[bytes], *, compress: bool = False
 ) -> Steps[list[bytes]]:
-    """The same for all but streams, in short steps and in pieces.
+    """Type byte and value of all but streams, in short steps and in pieces.
 
     The first step copies a set, which may then change; a list must stay as it is.
     """

@@ -21,16 +21,33 @@ _TIME_BYTES: Final = 8
 _ARRAY_TEXTS: Final = (0, 3)
 _ARRAY_NUMBERS: Final = (1, 2)
 
-
-def _strings(reader: ChunkReader) -> None:
-    for _ in range(reader.length()):
-        reader.skip_string()
+_Walk = Callable[[ChunkReader], None]
 
 
-def _pairs(reader: ChunkReader) -> None:
-    for _ in range(reader.length()):
-        reader.skip_string()
-        reader.skip_string()
+def _row(layout: str) -> _Walk:
+    """A walk: ``s`` is a string, ``n`` a number, ``8`` so many bytes; ``*`` a count of the rest."""
+    first, _, repeated = layout.partition("*")
+    ahead, each = ([_PARTS[part] for part in parts] for parts in (first, repeated))
+
+    def walk(reader: ChunkReader) -> None:
+        for part in ahead:
+            part(reader)
+        for _ in range(reader.length() if each else 0):
+            for part in each:
+                part(reader)
+
+    return walk
+
+
+def _eight_bytes(reader: ChunkReader) -> None:
+    reader.skip(8)
+
+
+_PARTS: Final[dict[str, Callable[[ChunkReader], object]]] = {
+    "s": ChunkReader.skip_string,
+    "n": ChunkReader.length,
+    "8": _eight_bytes,
+}
 
 
 def _scores_as_text(reader: ChunkReader) -> None:
@@ -39,35 +56,6 @@ def _scores_as_text(reader: ChunkReader) -> None:
         size = reader.byte()
         if size not in _SCORE_WORDS:
             reader.skip(size)
-
-
-def _scores(reader: ChunkReader) -> None:
-    for _ in range(reader.length()):
-        reader.skip_string()
-        reader.skip(8)
-
-
-def _quicklist(reader: ChunkReader) -> None:
-    for _ in range(reader.length()):
-        reader.length()
-        reader.skip_string()
-
-
-def _expiring_fields(reader: ChunkReader) -> None:
-    for _ in range(reader.length()):
-        reader.length()  # when
-        reader.skip_string()
-        reader.skip_string()
-
-
-def _dated_expiring_fields(reader: ChunkReader) -> None:
-    reader.skip(_TIME_BYTES)  # when the first of them expires
-    _expiring_fields(reader)
-
-
-def _dated_string(reader: ChunkReader) -> None:
-    reader.skip(_TIME_BYTES)
-    reader.skip_string()
 
 
 def _array(reader: ChunkReader) -> None:
@@ -100,7 +88,7 @@ def walk_module(reader: ChunkReader) -> None:
             raise reader.error(f"module: unknown mark {mark}")
 
 
-def _stream(stream_type: StreamType) -> Callable[[ChunkReader], None]:
+def _stream(stream_type: StreamType) -> _Walk:
     return lambda reader: _walk_stream(reader, stream_type)
 
 
@@ -111,7 +99,7 @@ def _id(reader: ChunkReader) -> None:
 
 def _walk_stream(reader: ChunkReader, stream_type: StreamType) -> None:
     """The layout is described in :mod:`.stream_codec` and :mod:`.stream_groups`."""
-    _pairs(reader)  # nodes
+    _row("*ss")(reader)  # nodes
     reader.length()
     _id(reader)
     if stream_type.has_counters:
@@ -152,30 +140,21 @@ def _walk_producers(reader: ChunkReader) -> None:
     reader.length()
 
 
-_string = ChunkReader.skip_string
+_LAYOUTS: Final = {
+    "s": (0, 9, 10, 11, 12, 13, 16, 17, 20, 23),
+    "*s": (1, 2, 14),
+    "*ss": (4,),
+    "*s8": (5,),  # scores
+    "*ns": (18,),  # nodes of a list, and their form
+    "*nss": (22,),  # fields, and when they expire
+    "8*nss": (24,),  # the same, and when the first of them expires
+    "8s": (25,),
+}
 
-WALKS: Final[dict[int, Callable[[ChunkReader], None]]] = {
-    0: _string,
-    1: _strings,
-    2: _strings,
+WALKS: Final[dict[int, _Walk]] = {
+    **{kind: _row(layout) for layout, kinds in _LAYOUTS.items() for kind in kinds},
     3: _scores_as_text,
-    4: _pairs,
-    5: _scores,
     7: walk_module,
-    9: _string,
-    10: _string,
-    11: _string,
-    12: _string,
-    13: _string,
-    14: _strings,
-    16: _string,
-    17: _string,
-    18: _quicklist,
-    20: _string,
-    22: _expiring_fields,
-    23: _string,
-    24: _dated_expiring_fields,
-    25: _dated_string,
     28: _array,
     **{int(stream_type): _stream(stream_type) for stream_type in StreamType},
 }

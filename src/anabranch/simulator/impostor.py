@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import random
-from typing import Any, Final, Protocol
+from typing import Final
 
 from anabranch.config.settings import Settings
 from anabranch.simulator.machine import Machine
-from anabranch.simulator.network import Network
 from anabranch.simulator.process import HOST, Process
 from anabranch.simulator.record import RunRecord, Violation
-from anabranch.simulator.timeline import Timeline
+from anabranch.simulator.simulation import Simulation
 
 PLACE: Final = 100
 """The distance of its place in the network from the place of the region with that number."""
@@ -23,22 +21,7 @@ HEARD_MS: Final = 2000.0
 """A region that was heard of within this time must be known to be alive."""
 
 
-class Run(Protocol):
-    """The parts of a run that the second server needs."""
-
-    settings: dict[str, Any]
-    timeline: Timeline
-    network: Network
-    record: RunRecord
-
-    def chance(self, purpose: str) -> random.Random:
-        """Chance of its own for each purpose."""
-
-    def members(self) -> list[Machine]:
-        """Machines whose region belongs to the cluster."""
-
-
-def impersonate(run: Run, owner: Machine, asked: Machine) -> None:
+def impersonate(run: Simulation, owner: Machine, asked: Machine) -> None:
     """Ask for a while. While all members know the first region to be alive, they must refuse."""
     impostor = Machine(
         Settings(region_id=owner.number, **run.settings),

@@ -126,43 +126,11 @@ class Simulation:
         self._dumps = self.chance("dumps in slices")
         self._interval_ms = self._clients.choice([10, 30, 60, 100])
         chance = self.chance("settings")
-        self.settings: dict[str, Any] = {
-            "xadd_id_uniqueness_mode": self.work.mode,
-            "idmp_conflict": self.work.conflict,
-            "appendfsync": chance.choice(["always", "everysec", "everysec", "no"]),
-            "stream_node_max_entries": chance.choice([100, 4, 2]),
-        }
-        if "limits" in self.faults:
-            self.settings |= {
-                "oplog_segment_bytes": 4096,
-                "oplog_max_bytes": chance.choice([1000, 8000, 100_000]),
-                "region_cache_bytes": chance.choice([500, 4000, 64 << 20]),
-                "gossip_window": chance.choice([600, 4000, 100_000]),
-                "gossip_hold_bytes": chance.choice([500, 20_000]),
-            }
-        keeps_log = "limits" not in self.faults and "membership" not in self.faults
+        self.settings = self._settings(chance)
         self.machines: list[Machine] = []
         self.checks = Checks(self.machines, self.record, self.work)
         for number in range(1, regions + 1):
-            machine = Machine(
-                Settings(region_id=number, **self.settings),
-                self.timeline,
-                self.network,
-                self.record,
-                self.chance(f"region {number}"),
-                self._has_changed,
-            )
-            machine.keeps_log = keeps_log
-            machine.cuts_work = "slices" in self.faults
-            machine.on_refused = self._refused
-            machine.others = partial(self._others, machine)
-            if "crash" in self.faults:
-                machine.first_level = self.chance(f"version of {number}").choice([1, NEW_LEVEL])
-            if number > 1:
-                machine.seeds = [(HOST, self.network.port(1)), (HOST, self.network.port(2))][
-                    : number - 1
-                ]
-            self.machines.append(machine)
+            self.machines.append(self._machine(number))
         for one in range(1, regions + 1):
             for other in range(1, regions + 1):
                 self.network.line(one, other).delay_ms = chance.choice([1, 20, 100])
@@ -171,6 +139,41 @@ class Simulation:
         ]
         self._readings: list[_Reading] = []
         self._levels: dict[Process, int] = {}  # the feature level that each member has found
+
+    def _settings(self, chance: random.Random) -> dict[str, Any]:
+        settings: dict[str, Any] = {
+            "xadd_id_uniqueness_mode": self.work.mode,
+            "idmp_conflict": self.work.conflict,
+            "appendfsync": chance.choice(["always", "everysec", "everysec", "no"]),
+            "stream_node_max_entries": chance.choice([100, 4, 2]),
+        }
+        if "limits" in self.faults:
+            settings |= {
+                "oplog_segment_bytes": 4096,
+                "oplog_max_bytes": chance.choice([1000, 8000, 100_000]),
+                "region_cache_bytes": chance.choice([500, 4000, 64 << 20]),
+                "gossip_window": chance.choice([600, 4000, 100_000]),
+                "gossip_hold_bytes": chance.choice([500, 20_000]),
+            }
+        return settings
+
+    def _machine(self, number: int) -> Machine:
+        machine = Machine(
+            Settings(region_id=number, **self.settings),
+            self.timeline,
+            self.network,
+            self.record,
+            self.chance(f"region {number}"),
+            self._has_changed,
+        )
+        machine.keeps_log = "limits" not in self.faults and "membership" not in self.faults
+        machine.cuts_work = "slices" in self.faults
+        machine.on_refused = self._refused
+        machine.others = partial(self._others, machine)
+        if "crash" in self.faults:
+            machine.first_level = self.chance(f"version of {number}").choice([1, NEW_LEVEL])
+        machine.seeds = [(HOST, self.network.port(each)) for each in (1, 2) if each < number]
+        return machine
 
     def chance(self, purpose: str) -> random.Random:
         """Separate random numbers for each purpose, so that one more use changes no other."""

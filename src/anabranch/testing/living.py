@@ -52,7 +52,7 @@ class LimitedDirectory(Directory):
         return _LimitedFile(super().create(name), self._require_space)
 
     def append(self, name: str) -> LogFile:
-        """The same of a file that is there."""
+        """A file that is there, and can be full."""
         return _LimitedFile(super().append(name), self._require_space)
 
 

@@ -85,5 +85,5 @@ class Seen:
         return [command.line() for command in known[left_out:]]
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget the commands; :attr:`count` goes on."""
         self._commands.clear()

@@ -192,7 +192,7 @@ class Server(Startable):
 
     @property
     def unix_url(self) -> str:
-        """The same for the Unix socket, which it has if ``unix=True`` was given."""
+        """``unix://`` and the path of its Unix socket, which it has if ``unix=True`` was given."""
         return f"unix://{self._login}{self.unix_path}"
 
     @property

@@ -21,7 +21,7 @@ class Startable(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Stop."""
+        """Stop, and free what :meth:`start` took."""
 
     def __enter__(self) -> Self:
         """Start, and return this object."""

@@ -50,7 +50,7 @@ async def problem(_request: Request, raised: Exception) -> Response:
 
 
 def explained(raised: Problem) -> Response:
-    """The same for code that is not a route."""
+    """The answer of code that is not a route."""
     content = {"error_code": raised.code, "description": str(raised)}
     return as_json(content, raised.status, raised.headers)
 
@@ -118,7 +118,7 @@ def shown_bytes(raw: bytes) -> Any:
 
 
 def shown_name(raw: bytes) -> Any:
-    """The same for a name, as it may be very long: then ``{"cut": ..., "size": ...}``."""
+    """A name as :func:`shown_bytes` has it; if it is very long, ``{"cut": ..., "size": ...}``."""
     if len(raw) <= NAME_BYTES_MAX:
         return shown_bytes(raw)
     return {"cut": raw[:NAME_BYTES_LEFT].decode("utf-8", "replace"), "size": len(raw)}

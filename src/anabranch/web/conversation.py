@@ -19,7 +19,7 @@ REPLY_BYTES_MAX: Final = 4 * 1024 * 1024
 """A larger reply is dropped, and the caller gets an error instead."""
 
 REPLY_LINES_MAX: Final = 100_000
-"""The same in lines of the protocol: hiredis needs 10 ms for so many."""
+"""A reply of more lines of the protocol is dropped, too: hiredis needs 10 ms for so many."""
 
 _MORE: Final = object()
 

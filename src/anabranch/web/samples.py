@@ -133,7 +133,7 @@ class _HistogramCollector:
         self._family.add_metric(labels, buckets, total)
 
     def collect(self) -> Iterator[Any]:
-        """The family."""
+        """The one family of this collector, as prometheus-client asks for it."""
         yield self._family
 
 
@@ -155,5 +155,5 @@ class _SampleCollector:
         return not self._family.samples
 
     def collect(self) -> Iterator[Any]:
-        """The family."""
+        """The one family of this collector, as prometheus-client asks for it."""
         yield self._family

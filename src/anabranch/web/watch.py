@@ -28,7 +28,7 @@ AT_ONCE: Final = 200
 """The most entries of one message; further entries are counted and not shown."""
 
 BYTES_MAX: Final = REPLY_BYTES_MAX // 2
-"""The same in bytes of the reply: the entry that reaches the limit is the last one."""
+"""The most bytes of one message: the entry that reaches the limit is the last one."""
 
 FIELDS_MAX: Final = 16
 VALUE_BYTES_MAX: Final = 200

@@ -40,7 +40,7 @@ class _TrafficWorker(ABC):
         self._running: Future[None] | None = None
 
     def go_on(self, pool: ThreadPoolExecutor) -> None:
-        """Work."""
+        """Repeat the work in a thread of the pool."""
         self._rests.clear()
         if self._running is None or self._running.done():
             self._running = pool.submit(self._repeat)
@@ -57,7 +57,7 @@ class _TrafficWorker(ABC):
 
     @abstractmethod
     def work(self) -> None:
-        """One piece of it."""
+        """Do one piece of the work."""
 
 
 class OrderProducer(_TrafficWorker):
@@ -176,7 +176,7 @@ class Traffic:
             consumer.rest()
 
     def end(self) -> None:
-        """No thread is left."""
+        """End all threads, and wait for them."""
         self._ends.set()
         self._pool.shutdown()
 
@@ -200,7 +200,7 @@ class Traffic:
 
 
 def order_of(fields: dict[str, str]) -> Order:
-    """The order of an entry."""
+    """Shop and number of the order in an entry."""
     return fields["shop"], int(fields["order"])
 
 

@@ -29,7 +29,7 @@ Without a KEY the command looks at up to 1,000 streams. The lag is exact (AB.LAG
 @json_option()
 @on_server
 def command(keys: tuple[bytes, ...], as_json: bool, db: int | None, **options: Any) -> None:
-    """Ask once."""
+    """Print the groups of these streams, or of all that are found."""
     with running(db, options) as client:
         names = list(keys) or streams_of(client)[0]
         rows = [row for key in names for row in groups_of(client, key)]

@@ -58,7 +58,7 @@ Examples:
 @json_option("Print one JSON object at the end.")
 @on_server
 def command(as_json: bool, db: int | None, **options: Any) -> None:
-    """Start threads, print a line a second, sum up."""
+    """Make the traffic, print a line a second, and report at the end."""
     shape = taken(_TrafficShape, options)
     address = Address.of_options(**options)
     end_as_ctrl_c()
@@ -151,7 +151,7 @@ class _Tally:
         self._lock = threading.Lock()
 
     def record(self, latency_ms: float, *, retried: bool, doubled: bool) -> None:
-        """One message was answered."""
+        """Count a message that was answered; ``doubled``: its repetition added an entry."""
         with self._lock:
             self.counts["sent"] += 1
             self.counts["retried"] += retried
@@ -165,7 +165,7 @@ class _Tally:
             self.counts["consumed"] += count
 
     def facts(self, seconds: float) -> dict[str, Any]:
-        """The sum."""
+        """The figures of the report, after so many seconds."""
         ordered = sorted(self.latencies_ms) or [0.0]
 
         def share(part: float) -> float:

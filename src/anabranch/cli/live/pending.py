@@ -51,7 +51,7 @@ Examples:
 @json_option("Print one JSON object; needs --yes to change something.")
 @on_server
 def command(stream: bytes, group: bytes, as_json: bool, db: int | None, **options: Any) -> None:
-    """Look, ask, act."""
+    """Print the pending entries; release or move them, once the user has agreed."""
     wanted = taken(_PendingOptions, options)
     release, target, yes = wanted.release, wanted.target, wanted.yes
     consumer, count = wanted.consumer, wanted.count

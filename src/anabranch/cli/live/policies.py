@@ -27,7 +27,7 @@ reply of AB.POLICY GET key GROUP group.""",
 @json_option()
 @on_server
 def command(pattern: str, as_json: bool, db: int | None, **options: Any) -> None:
-    """Ask once."""
+    """Print the policies that match, and what they have done since the start."""
     with running(db, options) as client:
         rules = [_rule(fields_of(row)) for row in client.execute_command("AB.POLICY LIST", pattern)]
         done = client.info("policies")

@@ -112,5 +112,5 @@ def fitting(
 
 
 def print_json(facts: object) -> None:
-    """One line."""
+    """Print one JSON object in a line."""
     print(json.dumps(facts), flush=True)

@@ -68,7 +68,7 @@ def command(
     db: int | None,
     **options: Any,
 ) -> None:
-    """Read and print."""
+    """Print the entries that were asked for, then each one that arrives."""
     last = 0
     if begin not in {"$", "0"}:
         if not (re.fullmatch(r"-\d{1,9}", begin, re.ASCII) and int(begin)):

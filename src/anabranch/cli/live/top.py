@@ -54,7 +54,7 @@ those that it shows.""",
 def command(
     interval: float, count: int | None, limit: int, as_json: bool, db: int | None, **options: Any
 ) -> None:
-    """Look, show, wait."""
+    """Show the figures at each interval: on a screen of their own, or as lines."""
     with running(db, options) as client:
         looks = _looks(client, limit)
         if obeys() and not as_json:
@@ -87,7 +87,7 @@ class _Look:
     colours: dict[str, str | int | None] = field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:
-        """For JSON."""
+        """The figures as one JSON object."""
         return {
             "server": self.server,
             "memory": self.memory,
@@ -99,7 +99,7 @@ class _Look:
         }
 
     def heading(self) -> str:
-        """One line on the server."""
+        """The figures of the server in one line."""
         return (
             f"{self.server}: {self.commands_per_s:,} commands/s, {self.clients} clients, "
             f"{self.memory} in use, {self.looked_at}"

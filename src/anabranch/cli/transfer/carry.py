@@ -14,13 +14,11 @@ from anabranch.cli.failures import Failed
 from anabranch.cli.options import json_option, with_options
 from anabranch.cli.progress import Progress
 from anabranch.cli.terminal import shown
-from anabranch.cli.transfer.record import (
-    Item,
-    KeyRecord,
-    Selection,
-    Source,
-    Target,
-)
+from anabranch.cli.transfer.file_source import FileSource
+from anabranch.cli.transfer.file_target import FileTarget
+from anabranch.cli.transfer.live_target import LiveTarget
+from anabranch.cli.transfer.record import Item, KeyRecord, Selection
+from anabranch.cli.transfer.scan import ScanSource
 from anabranch.cli.transfer.summary import Summary
 from anabranch.errors import CommandError
 from anabranch.pattern import compile_glob
@@ -36,6 +34,9 @@ from anabranch.rdb.payload import (
 )
 from anabranch.rdb.values import Value
 from anabranch.stream.image import StreamImage
+
+Source = FileSource | ScanSource
+Target = FileTarget | LiveTarget
 
 _FRAME_BYTES = 10
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import redis
@@ -50,6 +51,15 @@ def connect(address: Address, db: int, **form: Any) -> Any:
             "ssl_check_hostname": not address.insecure,
         }
     return redis.Redis(host=address.host, port=address.port, **options)
+
+
+@contextmanager
+def told_with(address: Address) -> Iterator[None]:
+    """Raise :class:`Failed`, with the address and the remedy, if a server fails meanwhile."""
+    try:
+        yield
+    except (redis.RedisError, OSError) as problem:
+        raise Failed(f"{address}: {message(problem, address)}") from None
 
 
 def fields_of(flat: Sequence[Any]) -> dict[Any, Any]:

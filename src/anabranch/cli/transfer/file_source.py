@@ -85,7 +85,7 @@ class FileSource:
         return self._passed_over
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file, unless it is standard input."""
         if self.total is not None:
             self._file.close()
 

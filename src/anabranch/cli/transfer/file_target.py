@@ -65,11 +65,11 @@ class FileTarget:
 
     @property
     def incomplete(self) -> str:
-        """Why there is no file."""
+        """The text of the failure that leaves no file."""
         return f"{self._path} was not written, for it would not be complete"
 
     def put(self, item: Item) -> None:
-        """Write it."""
+        """Write a key; raises :class:`Failed` if the disk does not take it."""
         try:
             self._writer.write(item.db, item.key, item.expire_at_ms, item.body)
         except OSError as problem:

@@ -8,7 +8,7 @@ import redis
 
 from anabranch.cli.address import Address
 from anabranch.cli.failures import Failed, message
-from anabranch.cli.transfer.client import connect, payload_bytes_max, rdb_version_of
+from anabranch.cli.transfer.client import connect, payload_bytes_max, rdb_version_of, told_with
 from anabranch.cli.transfer.record import Item, TransferOptions
 from anabranch.cli.transfer.summary import Summary
 from anabranch.rdb.payload import frame
@@ -35,11 +35,9 @@ class LiveTarget:
         self._db = 0
         self._no_database: dict[int, str] = {}
         self._client = connect(address, 0)
-        try:
+        with told_with(address):
             self.rdb_version = options.rdb_version or rdb_version_of(self._client, address)
             self.value_bytes_max = payload_bytes_max(self._client)
-        except redis.RedisError as problem:
-            raise self._failed(problem) from None
 
     def put(self, item: Item) -> None:
         """Collect keys, and send them when there are enough."""
@@ -71,14 +69,12 @@ class LiveTarget:
         self._db = db
         if db in self._no_database:
             return
-        try:
-            self._client.ping()
-        except redis.ResponseError as problem:
-            self._no_database[db] = (
-                f"{self._address}: SELECT {db}: {message(problem, self._address)}"
-            )
-        except redis.RedisError as problem:
-            raise self._failed(problem) from None
+        with told_with(self._address):
+            try:
+                self._client.ping()
+            except redis.ResponseError as problem:
+                reason = message(problem, self._address)
+                self._no_database[db] = f"{self._address}: SELECT {db}: {reason}"
 
     def _flush(self) -> None:
         batch, self._batch = self._batch, []
@@ -86,16 +82,15 @@ class LiveTarget:
         if not batch:
             return
         try:
-            with self._client.pipeline(transaction=False) as pipe:
+            with told_with(self._address), self._client.pipeline(transaction=False) as pipe:
                 for item in batch:
                     self._ask(pipe, item)
                 replies = pipe.execute(raise_on_error=False)
-        except redis.RedisError as problem:
+        except Failed as problem:
             if self._dry_run:
-                raise self._failed(problem) from None
+                raise
             raise Failed(
-                f"{self._address}: {message(problem)}; up to {len(batch)} keys may have arrived "
-                "that are not counted"
+                f"{problem}; up to {len(batch)} keys may have arrived that are not counted"
             ) from None
         for item, reply in zip(batch, replies, strict=True):
             self._account(item, reply)
@@ -121,6 +116,3 @@ class LiveTarget:
             self._summary.refused(_EXISTS, item.db, item.key)
         else:
             self._summary.arrived(item)
-
-    def _failed(self, problem: Exception) -> Failed:
-        return Failed(f"{self._address}: {message(problem, self._address)}")

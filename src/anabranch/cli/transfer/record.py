@@ -1,10 +1,8 @@
-"""A key with its value still encoded, and the interfaces of sources and targets."""
+"""A key with its value still encoded, and what a transfer is asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 from anabranch.pattern import Matcher
 
@@ -73,39 +71,3 @@ class TransferOptions:
     lossy: bool
     rdb_version: int | None
     as_json: bool
-
-
-class Source(Protocol):
-    """A source of keys."""
-
-    done: int
-    """The progress, of ``total``."""
-    total: int | None
-
-    @property
-    def unit(self) -> str:
-        """The unit of ``done``."""
-
-    def records(self, value_bytes_max: int) -> Iterator[KeyRecord]:
-        """All keys, once; raises :class:`Failed`."""
-
-    def passed_over(self) -> dict[str, int]:
-        """Data that is no key and is not moved: name and count."""
-
-    def close(self) -> None:
-        """Close files and connections."""
-
-
-class Target(Protocol):
-    """Where keys go to."""
-
-    rdb_version: int
-    """The newest RDB version that it reads."""
-    value_bytes_max: int
-    """The largest payload that it accepts."""
-
-    def put(self, item: Item) -> None:
-        """Accept a key, to write it now or soon."""
-
-    def finish(self, *, complete: bool) -> None:
-        """No key follows; ``complete``: all selected keys were passed."""

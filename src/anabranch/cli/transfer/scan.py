@@ -15,8 +15,8 @@ from typing import Any
 import redis
 
 from anabranch.cli.address import Address
-from anabranch.cli.failures import Failed, message
-from anabranch.cli.transfer.client import connect
+from anabranch.cli.failures import message
+from anabranch.cli.transfer.client import connect, told_with
 from anabranch.cli.transfer.record import KeyRecord, Selection
 from anabranch.rdb.errors import PayloadChecksumError
 from anabranch.rdb.kinds import SUPPORTED, StreamType
@@ -44,11 +44,8 @@ class ScanSource:
         self._selection = selection
         self._absolute = True  # whether the server knows PEXPIRETIME
         self._is_ours = True  # whether the server knows more of streams than their payloads contain
-        try:
-            with connect(address, 0) as client:
-                keyspace = client.info("keyspace")
-        except (redis.RedisError, OSError) as problem:
-            raise Failed(f"{address}: {message(problem, address)}") from None
+        with told_with(address), connect(address, 0) as client:
+            keyspace = client.info("keyspace")
         sizes = {int(name[2:]): facts["keys"] for name, facts in keyspace.items()}
         wanted = selection.databases
         self._databases = sorted(db for db in sizes if not wanted or db in wanted)
@@ -57,12 +54,9 @@ class ScanSource:
     def records(self, value_bytes_max: int) -> Iterator[KeyRecord]:
         """All keys, database by database, large values included: the caller decides."""
         del value_bytes_max  # the size is known only when the value has arrived
-        try:
-            for db in self._databases:
-                with connect(self._address, db) as client:
-                    yield from self._database(client, db)
-        except redis.RedisError as problem:
-            raise Failed(f"{self._address}: {message(problem, self._address)}") from None
+        for db in self._databases:
+            with told_with(self._address), connect(self._address, db) as client:
+                yield from self._database(client, db)
 
     def losing(self, rdb_version: int) -> Iterator[tuple[int, bytes, list[str]]]:
         """Streams of this server that a version cannot hold, and what they would lose.
@@ -70,12 +64,9 @@ class ScanSource:
         Found by XINFO, so that nobody waits for the values; a stream of which that is refused is
         not named.
         """
-        try:
-            for db in self._databases:
-                with connect(self._address, db) as client:
-                    yield from _losing_in(client, db, self._selection, stream_type_of(rdb_version))
-        except redis.RedisError as problem:
-            raise Failed(f"{self._address}: {message(problem, self._address)}") from None
+        for db in self._databases:
+            with told_with(self._address), connect(self._address, db) as client:
+                yield from _losing_in(client, db, self._selection, stream_type_of(rdb_version))
 
     def passed_over(self) -> dict[str, int]:
         """Empty: only keys are visible."""

@@ -79,11 +79,11 @@ class Summary:
 
     @property
     def keys(self) -> int:
-        """Keys that arrived."""
+        """How many keys have arrived."""
         return sum(counts["keys"] for counts in self._written.values())
 
     def arrived(self, item: Item) -> None:
-        """The target has it."""
+        """Count a key that the target has."""
         self._written.setdefault(item.kind, Counter()).update(item.counts)
 
     def withdraw(self) -> None:
