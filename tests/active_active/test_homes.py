@@ -225,6 +225,46 @@ def test_a_move_takes_what_is_pending_along() -> None:
     assert shown(eu)["epoch"] == shown(us)["epoch"] == 2
 
 
+def given_up() -> tuple[Mesh, Node, Node]:
+    """The home has given up its only entry."""
+    mesh, eu, us = begun(1)
+    eu.do("AB.POLICY", "SET", "s", "dead-letter", "dead", "redeliver", "first")
+    read(eu)
+    eu.do("XNACK", "s", "g", "FATAL", "IDS", 1, "1-1")
+    settle(mesh)
+    assert us.do("XLEN", "dead") == 1
+    return mesh, eu, us
+
+
+def test_dead_letters_are_given_back_in_the_home_only() -> None:
+    """Elsewhere nobody would be given the entry."""
+    mesh, eu, us = given_up()
+    done, (skipped,), left = us.do("AB.REDRIVE", "dead")[1::2]
+    assert (done, left) == (0, 1)
+    assert skipped[1].startswith(b"ask in the home of the group: HOMED r1 ")
+    assert eu.do("AB.REDRIVE", "dead")[1] == 1
+    settle(mesh)
+    assert read(eu) == [b"1-1"]
+
+
+@pytest.mark.parametrize("again", ["AB.REDRIVE dead", "XGROUP SETID s g 0"])
+def test_a_move_takes_along_what_became_pending_again(again: str) -> None:
+    """It was acknowledged before, and every region knows that."""
+    mesh, eu, us = given_up()
+    eu.do(*again.split())
+    assert read(eu) == [b"1-1"]
+    settle(mesh)
+    eu.do("AB.HOME", "MOVE", "s", "GROUP", "g", "r2")
+    settle(mesh)
+    assert us.do("XPENDING", "s", "g")[0] == 1
+    assert us.do("XACK", "s", "g", "1-1") == 1
+    settle(mesh)
+    assert eu.do("XPENDING", "s", "g")[0] == 0
+    us.do("AB.HOME", "MOVE", "s", "GROUP", "g", "r1")
+    settle(mesh)
+    assert read(eu) == []
+
+
 def test_a_forced_take_reports_what_was_delivered_twice() -> None:
     mesh, eu, us = begun(6)
     assert read(eu, "COUNT", 2) == [b"1-1", b"2-1"]

@@ -43,6 +43,7 @@ def hand_over_of(place: GroupPlace, home: HomeEpoch) -> Iterator[kinds.HandOver]
                 some = others if entry.number in adopted else fresh
                 some.append((entry.entry_id, replica_id, entry.number, owner, *row))
     rows = fresh + others
+    done = group.shared.acknowledged_of
     consumers = [(each.name, each.seen_ms, each.active_ms + 1) for each in owners]
     for at in range(0, max(len(rows), 1), SETTLED_RANGES_MAX):
         some = rows[at : at + SETTLED_RANGES_MAX]
@@ -61,7 +62,12 @@ def hand_over_of(place: GroupPlace, home: HomeEpoch) -> Iterator[kinds.HandOver]
             [] if group.home is None else list(group.home.twice),
             moves,
             not is_last,
+            [(each, number) for _, each, number, *_ in some if _is_in(done(each), number)],
         )
+
+
+def _is_in(sets: Iterable[Ranges], number: int) -> bool:
+    return any(number in some for some in sets)
 
 
 def taken_by(place: GroupPlace, home: HomeEpoch) -> kinds.HandOver:
@@ -234,6 +240,7 @@ def _adopt(place: GroupPlace, effect: kinds.HandOver, *, is_first: bool) -> None
     again. Otherwise this region knows better what became of the entries that it has delivered.
     """
     group, stream, home = place.group, place.stream, _home_of(place.group)
+    reopened = set(effect.reopened)
     owners: list[Consumer | None] = [None]
     for name, seen_ms, was_active in effect.consumers:
         owners.append(group.consumers.setdefault(name, Consumer(name, seen_ms, was_active - 1)))
@@ -242,7 +249,8 @@ def _adopt(place: GroupPlace, effect: kinds.HandOver, *, is_first: bool) -> None
         log = stream.logs.get(replica_id)
         if log is None or by_number.find(log, number) is None:
             continue
-        if any(number in some for some in group.shared.acknowledged_of(replica_id)):
+        is_done = _is_in(group.shared.acknowledged_of(replica_id), number)
+        if is_done and (replica_id, number) not in reopened:
             continue
         delivered = group.shared.delivered.get(replica_id)
         is_known = delivered is not None and number in delivered

@@ -291,6 +291,7 @@ class HandOver(GroupEffect, tag=32):
     has delivered the first ``fresh`` of them, others before it the rest. ``twice`` are entries, as
     ``(replica_id, number)``, that another region has delivered, too. ``moves``: the region was the
     home until then, so the next one may begin. ``more``: other rows follow in the same turn.
+    ``reopened`` are those of the rows that were acknowledged before they became pending again.
     """
 
     creations: list[tuple[int, int]]
@@ -303,6 +304,7 @@ class HandOver(GroupEffect, tag=32):
     twice: list[tuple[int, int]]
     moves: bool
     more: bool = False
+    reopened: list[tuple[int, int]] = []
 
 
 class LeaveHome(GroupEffect, tag=33):

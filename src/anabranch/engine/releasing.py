@@ -74,7 +74,7 @@ def release(ctx: Context, whose: Whose, rows: Sequence[Released], cause: bytes) 
             else:
                 stay.append(row)
         rows = stay + give_up(ctx, whose, given_up, cause)
-        if policed.policy.backoff:
+        if rows and policed.policy.backoff:
             rows = _delayed(ctx, whose, policed.policy, rows, cause)
     if rows:
         ctx.emit(kinds.Assign(whose.db, whose.key, whose.name, None, list(rows)))

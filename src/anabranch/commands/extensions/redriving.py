@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from anabranch.effects import kinds
 from anabranch.engine import texts
 from anabranch.engine.arguments import id_list, integer_or_none
+from anabranch.engine.homing import check_home
 from anabranch.engine.leases import LeasePlace
 from anabranch.engine.releasing import add_once, without_id
 from anabranch.errors import CommandError
@@ -208,7 +209,7 @@ def _letters(stream: Stream, options: _RedriveOptions, after: int, last: int) ->
 
 def _give_back(
     ctx: Context, key: bytes, letter: _Letter, user: User | None, *, is_dry: bool
-) -> str:
+) -> bytes | str:
     """Give one entry back; the reason if that is not possible."""
     if not letter.is_sound:
         return "no dead letter: the fields ab-origin to ab-attempts are not its first ones"
@@ -224,6 +225,10 @@ def _give_back(
     group = value.groups.get(name) if type(value) is Stream else None
     if type(value) is not Stream or group is None:
         return "the stream or the group does not exist any more"
+    try:
+        check_home(ctx, origin, name, group)
+    except CommandError as refusal:
+        return b"ask in the home of the group: " + refusal.text
     if entry_id > group.progress.last_delivered_id:
         return "the group has not been given the entry yet: it was set back"
     pairs = value.claimable(group, entry_id)
