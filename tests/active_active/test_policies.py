@@ -148,3 +148,31 @@ def test_a_dead_letter_that_was_given_back_is_gone_in_all_regions() -> None:
         assert node.do("XLEN", "dead") == 0
     assert us.do("XPENDING", "s", "g")[0] == 1
     assert eu.do("XPENDING", "s", "g")[0] == 0
+
+
+@pytest.mark.parametrize("acks", ["prefix", "all"])
+def test_what_was_given_back_outlives_the_acknowledgements_of_others(acks: str) -> None:
+    """The entry is in a range that another region tells, as it knows it to be acknowledged."""
+    mesh = Mesh(2)
+    group_that_gives_up(mesh)
+    eu, us = mesh.nodes.values()
+    eu.do("AB.POLICY", "SET", "s", "acks", acks, "redeliver", "first")
+    eu.do("XADD", "s", "*", "f", "v")
+    last = eu.do("XADD", "s", "*", "f", "v")
+    mesh.settle()
+    read = ["XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">"]
+    ((_, [(first, _)]),) = us.do(*read[:4], "COUNT", 1, *read[4:])
+    ((_, [_, (failed, _), _]),) = eu.do(*read)
+    eu.do("XACK", "s", "g", first)
+    eu.do("XNACK", "s", "g", "FATAL", "IDS", 1, failed)
+    mesh.settle()
+    assert eu.do("AB.REDRIVE", "dead")[1] == 1
+    us.do(*read)
+    us.do("XACK", "s", "g", first, last)
+    mesh.settle()
+    assert [row[0] for row in eu.do("XPENDING", "s", "g", "-", "+", 9)] == [failed]
+    eu.restart()
+    assert [entry_id for entry_id, _ in eu.do(*read)[0][1]] == [failed]
+    eu.do("XACK", "s", "g", failed)
+    mesh.settle()
+    assert [node.do("XPENDING", "s", "g")[0] for node in (eu, us)] == [0, 0]

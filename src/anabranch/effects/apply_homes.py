@@ -136,6 +136,8 @@ def hand_over(keyspace: Keyspace, effect: kinds.HandOver) -> None:
     if sender == ours:
         if epoch.region != ours:
             home.hand_over(epoch, _numbers_of(effect.rows), moves=effect.moves)
+            for dot in effect.reopened:  # the next home will acknowledge them once more
+                group.shared.hide(*dot)
         elif before < epoch:
             home.take(epoch)
         return
