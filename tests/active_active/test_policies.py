@@ -78,6 +78,20 @@ def test_a_deleted_rule_is_forgotten_when_every_region_has_it() -> None:
     assert (table.tombstones, table.rules) == (0, {})
 
 
+def test_a_pattern_that_is_forgotten_matches_nothing() -> None:
+    mesh = Mesh(2)
+    eu, us = mesh.nodes.values()
+    eu.do("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    eu.do("AB.POLICY", "SET", "PATTERN", "s*", "redeliver", "first")
+    mesh.settle()
+    eu.do("AB.POLICY", "DEL", "PATTERN", "s*")
+    mesh.settle()
+    mesh.settle()
+    for node in (eu, us):
+        assert node.region.keyspace.databases[0].policies.rules == {}
+        assert node.do("XGROUP", "CREATE", "s", f"h{node.number}", "0") == b"OK"
+
+
 # -- dead letters -------------------------------------------------------------------------------
 
 
