@@ -299,6 +299,32 @@ def test_a_take_waits_for_the_home() -> None:
     assert read(us) == [b"2-1", b"3-1", b"4-1"]
 
 
+def test_two_regions_may_ask_at_the_same_time() -> None:
+    """One lacks the hand-over that a full sync has swallowed, another one wants to be the home."""
+    mesh = Mesh(3)
+    mesh.settle()
+    for node in mesh.nodes.values():
+        node.host.regions = node.exchange
+    eu, us, ap = mesh.nodes.values()
+    eu.do("AB.POLICY", "SET", "s", "GROUP", "g", "home-region", "1")
+    eu.do("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    eu.do("XADD", "s", "1-*", "f", "v")
+    mesh.settle()
+    eu.do("AB.HOME", "MOVE", "s", "GROUP", "g", "2")
+    eu.sync()
+    eu.tick()
+    mesh.send_full_sync(1, 2)
+    us.tick()  # it asks
+    mesh.send(1, 3)
+    waits = ap.region.open_session("127.0.0.1:50001", "127.0.0.1:6379")
+    ap.region.execute(waits, [[b"AB.HOME", b"TAKE", b"s", b"GROUP", b"g"]])
+    ap.end_turn()
+    for region in (2, 3):
+        mesh.send(region, 1)
+    settle(mesh)
+    assert read(us) == [b"1-1"]
+
+
 def test_a_blocked_reader_hears_that_the_home_has_moved() -> None:
     mesh, eu, _us = begun(0)
     words = b"XREADGROUP GROUP g c BLOCK 0 STREAMS s >".split()

@@ -117,7 +117,7 @@ def ask_home(keyspace: Keyspace, effect: kinds.AskHome) -> None:
     place = _group_in(keyspace, effect)
     if place is not None and effect.asks != keyspace.replica.region:
         asked = HomeEpoch(effect.number, effect.home, effect.forced)
-        _home_of(place.group).asked = asked, effect.asks
+        _home_of(place.group).asked[effect.asks] = asked
 
 
 def hand_over(keyspace: Keyspace, effect: kinds.HandOver) -> None:

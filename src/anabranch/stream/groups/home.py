@@ -131,8 +131,8 @@ class GroupHome:
         self.repeated: dict[int, None] = {}
         """IDs of entries that this region and another one have delivered, as far as is known."""
         # Of this process alone:
-        self.asked: tuple[HomeEpoch, int] | None = None
-        """An epoch, and the region that asks its home to hand over."""
+        self.asked: dict[int, HomeEpoch] = {}
+        """By region that asks for a hand-over: the epoch of which it asks."""
         self.is_incomplete = False
         """Whether hand-overs may be missing, because a full sync came instead of effects."""
 
