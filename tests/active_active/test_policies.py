@@ -190,3 +190,42 @@ def test_what_was_given_back_outlives_the_acknowledgements_of_others(acks: str) 
     eu.do("XACK", "s", "g", failed)
     mesh.settle()
     assert [node.do("XPENDING", "s", "g")[0] for node in (eu, us)] == [0, 0]
+
+
+def test_what_was_given_back_outlives_the_late_acknowledgement_of_who_gave_it_up() -> None:
+    """The copy travels at once; the acknowledgement has a pending entry before it."""
+    mesh = Mesh(2)
+    group_that_gives_up(mesh)
+    eu, us = mesh.nodes.values()
+    eu.do("AB.POLICY", "SET", "s", "redeliver", "first")
+    mesh.settle()
+    us.clock.us += 1_000_000
+    us.do("XADD", "s", "*", "f", "v")
+    read = ["XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">"]
+    us.do(*read)  # beyond what it has not got yet
+    failed = eu.do("XADD", "s", "*", "f", "v")
+    ((_, [(first, _), _]),) = eu.do(*read)
+    eu.do("XNACK", "s", "g", "FATAL", "IDS", 1, failed)
+    mesh.settle()
+    assert us.do("AB.REDRIVE", "dead")[1] == 1
+    assert [entry_id for entry_id, _ in us.do(*read)[0][1]] == [failed]
+    eu.do("XACK", "s", "g", first)
+    mesh.settle()
+    assert us.do("XACK", "s", "g", failed) == 1
+
+
+def test_an_entry_that_fails_again_has_another_copy() -> None:
+    """The copy of another region, of the same first failure, was removed with the first one."""
+    mesh = Mesh(2)
+    group_that_gives_up(mesh)
+    eu, us = mesh.nodes.values()
+    eu.do("AB.POLICY", "SET", "s", "redeliver", "first")
+    mesh.settle()
+    for node in (eu, us):
+        fail(node)
+    eu.do("AB.REDRIVE", "dead")
+    fail(eu)
+    mesh.settle()
+    mesh.settle()
+    for node in (eu, us):
+        assert node.do("XLEN", "dead") == 1

@@ -256,7 +256,11 @@ def _adopt(place: GroupPlace, effect: kinds.HandOver, *, is_first: bool) -> None
             continue
         delivered = group.shared.delivered.get(replica_id)
         is_known = delivered is not None and number in delivered
-        if is_known and not is_first:
+        if (
+            is_known
+            and not is_first
+            and (not is_done or group.pending.lists[replica_id].get(entry_id))
+        ):
             continue
         entry = group.pending.assign(replica_id, entry_id, owners[owner], delivery_ms, count)
         entry.number = number

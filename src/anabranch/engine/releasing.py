@@ -191,6 +191,10 @@ def _is_copied(
     origin = text(entry.entry_id)
     if entry.number:
         origin += b"@%d.%d" % (replica_id, entry.number)
+        if whose.group.shared.is_acknowledged(replica_id, entry.number):
+            # It was given back: no region's copy of that time may stand for this one.
+            own = ctx.replica.own
+            origin += b"+%d.%d" % (own, ctx.replica.vector.get(own, 0))
     pid = b":".join((DEAD_PRODUCER, whose.key, whose.name))
     fields = _fields(whose, policed.policy, policed.past.get(entry, []), entry, reason)
     count, rest = without_id(bytes(block.fragment(index)))
