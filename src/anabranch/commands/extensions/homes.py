@@ -93,8 +93,8 @@ def home_move(ctx: Context, args: list[bytes]) -> bytes:
     left = _waiting_for(ctx, place)
     if left:
         raise CommandError(
-            b"ERR the group was taken, and some regions have not heard of it yet (%b): connect them, "
-            b"or remove them from the cluster; AB.HOME TAKE ... FORCE in the next home works too"
+            b"ERR the group was taken, and some regions have not heard of it yet (%b): connect "
+            b"them, or remove them from the cluster; AB.HOME TAKE ... FORCE in the next home works too"
             % b", ".join(left)
         )
     ctx.emit(leaving(place, HomeEpoch(present.number + 1, target)))
