@@ -94,7 +94,7 @@ def home_move(ctx: Context, args: list[bytes]) -> bytes:
     if left:
         raise CommandError(
             b"ERR the group was taken, and some regions have not heard of it yet (%b): connect "
-            b"them, or remove them from the cluster; AB.HOME TAKE ... FORCE in the next home works too"
+            b"them, or remove them from the cluster; AB.HOME TAKE ... FORCE in the next home works"
             % b", ".join(left)
         )
     ctx.emit(leaving(place, HomeEpoch(present.number + 1, target)))
