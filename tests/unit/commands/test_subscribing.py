@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.commands.extensions import joint_read, subscribing
 from anabranch.engine.session import Session
 from tests.support.region_harness import decode_all
 from tests.support.streams import Streams
@@ -155,6 +156,24 @@ def test_many_entries_come_in_several_pushes(s: Streams) -> None:
 
 
 # -- policies ---------------------------------------------------------------------------------
+
+
+def test_many_streams_that_change_at_once_are_looked_at_once(
+    s: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+
+    def look(ctx: Any, request: Any, names: list[bytes], *, is_whole: bool) -> Any:
+        looks.append(len(names))
+        return joint_read.look(ctx, request, names, is_whole=is_whole)
+
+    monkeypatch.setattr(subscribing, "look", look)
+    reader = subscribe(s, "CREDIT 1000 FROM $ PATTERN k*")
+    keys = [f"k{number}" for number in range(100)]
+    for _ in range(2):
+        s.run("MULTI", *(f"XADD {key} * f v" for key in keys), "EXEC")
+        assert sorted(key for key, _ in pushed(s, reader)) == sorted(keys)
+    assert sum(looks) < 1000  # twice 100 * 100 if each of them made it look at all
 
 
 def test_the_connection_holds_a_lease_and_what_it_leaves_is_pushed_to_others(s: Streams) -> None:

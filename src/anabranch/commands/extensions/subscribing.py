@@ -13,6 +13,7 @@ group is delivered by ``xreadgroup``, as if the client had sent it.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from anabranch.commands.extensions.joint_read import JointRequest, be_told, begin, look
@@ -70,6 +71,8 @@ class GroupSubscription:
         """Keys to look at; of those that have more than they may push, the next one is first."""
         self._held: set[bytes] = set()
         """Keys in which the consumer may have pending entries."""
+        self._round: Collection[bytes] | None = None
+        """The keys that had changed when it ran last: one of them after the other makes it run."""
         self._left = 0
         """What may be delivered at least: counted when something of the connection's own may have
         given credit back, because a change of a key must cost the writer little."""
@@ -80,9 +83,11 @@ class GroupSubscription:
             self._due.update(self.keys)
             self._held.update(self.keys)
             waiter.is_behind = False
-        for key in waiter.changed or ():
-            if key in self.keys:
-                self._due[key] = None
+        if waiter.changed is not self._round:
+            self._round = waiter.changed
+            for key in waiter.changed or ():
+                if key in self.keys:
+                    self._due[key] = None
         if waiter.changed is None:
             self._left = self._count_credit(ctx)
         rows, gone = self._deliver(ctx)
@@ -151,11 +156,17 @@ class ReaderSubscription:
         self.request = request
         self.credit = credit
         """How many entries may still be pushed."""
+        self._round: Collection[bytes] | None = None
+        """As in :class:`GroupSubscription`."""
 
     def run(self, ctx: Context, waiter: Waiter) -> None:
         """Push what there is, as far as the credit goes."""
         if not self.credit:
             waiter.is_behind = waiter.is_behind or waiter.changed is not None
+            return
+        is_seen = waiter.changed is not None and waiter.changed is self._round
+        self._round = waiter.changed
+        if is_seen and not waiter.is_behind:
             return
         request = self.request
         followed = request.followed(ctx)
