@@ -265,6 +265,21 @@ def test_a_move_takes_along_what_became_pending_again(again: str) -> None:
     assert read(eu) == []
 
 
+def test_a_forced_take_gets_what_the_former_home_has_given_back() -> None:
+    """It delivers the entry itself, and hears later that it was acknowledged, and given back."""
+    mesh, eu, us = begun(1)
+    eu.do("AB.POLICY", "SET", "s", "dead-letter", "dead", "redeliver", "first")
+    mesh.settle()
+    read(eu)
+    eu.do("XNACK", "s", "g", "FATAL", "IDS", 1, "1-1")
+    eu.do("AB.REDRIVE", "dead")
+    us.do("AB.HOME", "TAKE", "s", "GROUP", "g", "FORCE")
+    assert read(us) == [b"1-1"]
+    us.do("XNACK", "s", "g", "FAIL", "IDS", 1, "1-1")
+    settle(mesh)
+    assert read(us) == [b"1-1"]
+
+
 def test_a_forced_take_reports_what_was_delivered_twice() -> None:
     mesh, eu, us = begun(6)
     assert read(eu, "COUNT", 2) == [b"1-1", b"2-1"]
