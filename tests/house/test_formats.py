@@ -111,7 +111,7 @@ def test_a_segment_is_as_the_page_says() -> None:
 def test_a_snapshot_is_as_the_page_says() -> None:
     name, data = max(files().items())
     position = int(name.removeprefix("snapshot-").removesuffix(".absnap"))
-    records = list(records_in(after_header(data, b"ANABRSNP", 6, position)))
+    records = list(records_in(after_header(data, b"ANABRSNP", 7, position)))
     assert [records[0][0], records[-1]] == [0, [8, len(records) - 1]]
     assert sorted(record[0] for record in records[1:-1]) == [1, 2, 3, 4, 5, 6, 7]
     by_type = {record[0]: record[1:] for record in records}
@@ -151,7 +151,7 @@ def test_the_numbers_on_the_page_are_those_of_the_code() -> None:
     assert f"begin with {segment.SEGMENT_HEADER_BYTES} bytes" in page
     assert f"{batch.HEADER_BYTES} bytes and a body" in page
     versions = (batch.BATCH_VERSION, segment.FORMAT_VERSION, snapshot.FORMAT_VERSION)
-    assert versions == (1, 2, 6), "the page says so"
+    assert versions == (1, 2, 7), "the page says so"
 
 
 def test_every_kind_of_effect_is_in_the_table() -> None:

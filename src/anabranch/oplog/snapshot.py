@@ -27,7 +27,7 @@ from msgspec import Struct
 from xxhash import xxh3_64_intdigest
 
 from anabranch.effects import kinds
-from anabranch.effects.streams import bind_string, note_hidden
+from anabranch.effects.streams import bind_small, note_hidden
 from anabranch.effects.write_set import places_of
 from anabranch.errors import UNREADABLE
 from anabranch.keyspace.keyspace import Keyspace
@@ -43,18 +43,18 @@ from anabranch.oplog.batch import CompressionError, Compressor, expanded
 from anabranch.oplog.errors import CorruptLogError, check_mode, too_few_databases
 from anabranch.oplog.storage import ReadFile
 from anabranch.stream.frozen import FrozenStream, StreamBuilder
-from anabranch.stream.shared import Shared
+from anabranch.stream.shared import ELEMENTS_LEVEL, STRINGS_LEVEL, Shared
 from anabranch.stream.stream import Stream
 
-FORMAT_VERSION: Final = 6
+FORMAT_VERSION: Final = 7
 """2: a group may have several records of pending entries for one region; formerly it had one.
 3: there are records with many deleted keys, and with the last effects on many keys.
 4: there are records of policies. 5: there are records of scheduled entries. 6: there are strings
-that regions share."""
+that regions share. 7: there are sets and lists that regions share."""
 _FORMAT_OF_PACKED: Final = 3
 _FORMAT_OF_POLICIES: Final = 4
 _FORMAT_OF_SCHEDULED: Final = 5
-_FORMAT_OF_STRINGS: Final = 6
+_FORMAT_OF_LEVEL: Final = {STRINGS_LEVEL: 6, ELEMENTS_LEVEL: 7}
 _KIND: Final = file_kind.FileKind(
     "snapshot", b"ANABRSNP", "snapshot-", ".absnap", FORMAT_VERSION, lowest_reader=2
 )
@@ -88,11 +88,11 @@ POLICIES: Final = 13  # database, rows: see Policies.written
 SCHEDULED: Final = 14  # database, rows: see timetables.written
 ADDITIONS: Final = 15  # database, rows: see Timetables.additions
 
-SHARED_STRING: Final = 16  # database, key, deadline or None, what regions share of the key
+SHARED_VALUE: Final = 16  # database, key, deadline or None, what regions share of the key
 
 _OF_DATABASES: Final = (
     *(STRING, LIST, SET, STREAM, DELETED, LAST_EFFECTS, LAST_POSITIONS, POLICIES),
-    *(SCHEDULED, ADDITIONS, SHARED_STRING),
+    *(SCHEDULED, ADDITIONS, SHARED_VALUE),
 )
 _POLICIES: Final = 1000
 """Policies in one record."""
@@ -160,10 +160,10 @@ class _Taken:
         if isinstance(value, Stream):
             self.stream = FrozenStream(value)
             self.head = [STREAM, database, key, deadline, self.stream.head]
+        elif value.shared.has_small:  # the value follows from it
+            self.head = [SHARED_VALUE, database, key, deadline, value.shared.written()]
         elif isinstance(value, StringValue):
             self.head = [STRING, database, key, deadline, value.data]
-            if value.shared.is_register:  # the data follows from it
-                self.head = [SHARED_STRING, database, key, deadline, value.shared.written()]
         elif isinstance(value, ListValue):
             self.head = [LIST, database, key, deadline, list(value.items)]
         else:
@@ -198,7 +198,7 @@ class Snapshot:
         databases = keyspace.databases
         replica = keyspace.replica
         self._untouched = _UNTOUCHED
-        self._holds_strings = replica.holds_strings
+        self._known_level = replica.known_level
         if replica.is_regional:  # nothing is replaced: a deleted stream is remembered, and changes
             self._untouched = frozenset()
             contents.regions = replica.written(keeps_last_effects=keeps_last_effects)
@@ -283,8 +283,7 @@ class Snapshot:
             lowest_reader = _FORMAT_OF_POLICIES
         if self._timetables:
             lowest_reader = _FORMAT_OF_SCHEDULED
-        if self._holds_strings:
-            lowest_reader = _FORMAT_OF_STRINGS
+        lowest_reader = max(lowest_reader, _FORMAT_OF_LEVEL.get(self._known_level, 0))
         return _KIND.header(self.contents.position, lowest_reader)
 
     def bodies(self) -> Iterator[bytes]:
@@ -562,18 +561,18 @@ def _load(
         replica = keyspace.replica
         builder = StreamBuilder(data, replica.own)
         value = stream = builder.stream
-        replica.holds_strings |= stream.shared.is_register
+        replica.known_level = max(replica.known_level, stream.shared.level)
         if stream.shared.tombstones:
             replica.tombstoned[number, key] = None
         if not stream.exists:
             database.remembered[key] = stream
             return builder
-        note_hidden(keyspace, number, key, stream)
-    elif kind == SHARED_STRING:
+        note_hidden(keyspace, number, key, stream.shared, stream)
+    elif kind == SHARED_VALUE:
         builder = None
-        shared = Shared.restored(data)
-        keyspace.replica.holds_strings = True
-        bind_string(keyspace, number, key, shared, None)
+        shared, replica = Shared.restored(data), keyspace.replica
+        replica.known_level = max(replica.known_level, shared.level)
+        bind_small(keyspace, number, key, shared, None)
         contents.keys += 1
         return None
     else:

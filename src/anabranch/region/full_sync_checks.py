@@ -17,7 +17,6 @@ from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Member, Replica, region_of
 from anabranch.keyspace.timetables import GONE_MS, MISSED, Timetables
-from anabranch.keyspace.values import StringValue
 from anabranch.oplog.batch import NUMBER_MAX
 from anabranch.oplog.errors import CorruptLogError
 from anabranch.region.sent import STAMP_MAX, check_fields
@@ -94,10 +93,10 @@ def check_full_sync(theirs: Keyspace, shown: str) -> Iterator[None]:
         for database in theirs.databases:
             for key, value in chain(database.values.items(), database.remembered.items()):
                 assert type(key) is bytes
-                if type(value) is StringValue:
+                if type(value) is not Stream:
+                    assert not value.shared.is_blank, "a value of a region alone"
                     _check_shared(value.shared, replica)
                     continue
-                assert type(value) is Stream
                 yield from _check_stream(value, replica)
                 assert key in database.values or not _has_entries(value), "entries of no key"
             yield from _check_scheduled(database.timetables)
@@ -244,7 +243,11 @@ def _check_shared(shared: Shared, replica: Replica) -> None:
     for replica_id, row in counts.items():
         msgspec.convert([replica_id, *row[:2], *row[3:5]], _COUNT)
         assert 0 < row.since <= row.number, "increments out of order"
-    for dot in [*shared.writes, *((each, row.number) for each, row in counts.items())]:
+    newest = chain.from_iterable(each.newest.items() for each in shared.elements.values())
+    for elements in shared.elements.values():
+        elements.check()
+        _require(tuple(elements.newest.items()), tuple[_Dot, ...])
+    for dot in [*shared.writes, *((each, row.number) for each, row in counts.items()), *newest]:
         assert dot[1] <= replica.vector.get(dot[0], 0), "effects that were not applied"
 
 

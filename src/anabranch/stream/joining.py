@@ -172,7 +172,7 @@ def _join_shared(mine: Shared, other: Shared, our: Vector, their: Vector) -> Non
     mine.deleted_ids = join_dots(mine.deleted_ids, other.deleted_ids, our, their)
     mine.surpluses = join_dots(mine.surpluses, other.surpluses, our, their)
     mine.limits = join_dots(mine.limits, other.limits, our, their)
-    _join_strings(mine, other, our, their)
+    _join_small(mine, other, our, their)
     for pid in set(mine.accepted) | set(other.accepted):
         records = mine.accepted_of(pid)
         join_dots(records, other.accepted.get(pid, {}), our, their)
@@ -192,7 +192,11 @@ def _join_shared(mine: Shared, other: Shared, our: Vector, their: Vector) -> Non
             del mine.tags[pid]
 
 
-def _join_strings(mine: Shared, other: Shared, our: Vector, their: Vector) -> None:
+def _join_small(mine: Shared, other: Shared, our: Vector, their: Vector) -> None:
+    for kind in {**mine.elements, **other.elements}:
+        elements = mine.elements_of(kind)
+        elements.join(other.elements_of(kind), our, their)
+        mine.settle(elements)
     for dot, write in mine.writes.items():
         if dot in other.writes:
             deadlines = dict(write.deadlines)

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from anabranch.compiling import mypyc_attr
 from anabranch.stream import register
+from anabranch.stream.elements import LIST, SET, Elements
 from anabranch.stream.entry_id import make, split
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.producer import Producers
@@ -20,6 +21,12 @@ from anabranch.stream.register import Cut, Write
 
 Tombstone = bytes | bool
 """The groups that a removal beats although they were created concurrently."""
+
+STRING: Final = "string"
+
+STRINGS_LEVEL: Final = 4
+ELEMENTS_LEVEL: Final = 5
+"""The feature levels from which a region knows strings and counters, and sets and lists."""
 
 ALL_GROUPS: Final = True
 NO_GROUP: Final = False
@@ -127,6 +134,7 @@ class Shared:
         self.accepted: dict[bytes, dict[Dot, Accepted]] = _NONE  # bulk producer -> records
         self.writes: dict[Dot, Write] = _NONE  # SET, see register.py
         self.counts = b""  # INCR, packed
+        self.elements: dict[str, Elements] = _NONE  # of a set and of a list, see elements.py
         self.removals: Removals | None = None  # of the tombstones, if it was computed
 
     @property
@@ -143,6 +151,7 @@ class Shared:
             or self.accepted
             or self.writes
             or self.counts
+            or self.elements
         )
 
     def deadline_of(self, known: int | None) -> int | None:
@@ -183,6 +192,9 @@ class Shared:
         drop_covered(self.surpluses, covered)
         drop_covered(self.limits, covered)
         drop_covered(self.writes, covered)
+        for elements in list(self.elements.values()):
+            elements.clear(covered)
+            self.settle(elements)
         self.drop_tags(covered)
         for pid in list(self.accepted):
             drop_covered(self.accepted[pid], covered)
@@ -271,6 +283,26 @@ class Shared:
         self.accepted.pop(pid, None)
         return None
 
+    # -- a set and a list of the key, see elements.py -----------------------------------------
+
+    def elements_of(self, kind: str) -> Elements:
+        """The elements of a set or a list; call :meth:`settle` after a change."""
+        found = self.elements.get(kind)
+        return Elements(kind) if found is None else found
+
+    def settle(self, elements: Elements) -> None:
+        """Keep elements while there are any."""
+        if elements.puts:
+            self.elements = with_row(self.elements, elements.kind, elements)
+        else:
+            self.elements.pop(elements.kind, None)
+
+    @property
+    def small_kinds(self) -> list[str]:
+        """What the key has beside a stream: the first is shown if there is no stream."""
+        found = [STRING] if self.is_register and self.has_string else []
+        return found + [kind for kind in (SET, LIST) if kind in self.elements]
+
     # -- the string of the key, see register.py -----------------------------------------------
 
     @property
@@ -283,8 +315,8 @@ class Shared:
         """The string of the key, or None."""
         return register.string_of(self.writes, register.read_counts(self.counts))
 
-    def string_deadline_of(self, known: int | None) -> int | None:
-        """The deadline of that string, for which this one was known; None for never."""
+    def small_deadline_of(self, known: int | None) -> int | None:
+        """The deadline of a string, a set or a list, for which this one was known."""
         return register.deadline_of(self.writes, register.read_counts(self.counts), self.deadlines)
 
     def write(self, dot: Dot, write: Write, covered: Covered) -> None:
@@ -369,13 +401,30 @@ class Shared:
                 for pid, dots in self.accepted.items()
                 for dot, each in dots.items()
             ],
-            *([register.plain_writes(self.writes), self.counts] if self.is_register else []),
+            *([register.plain_writes(self.writes), self.counts] if self.has_small else []),
+            *(
+                [{kind: dict(each.puts) for kind, each in self.elements.items()}]
+                if self.elements
+                else []
+            ),
         ]
 
     @property
     def is_register(self) -> bool:
-        """Whether something of a string is stored: earlier versions do not know it."""
+        """Whether something of a string is stored."""
         return bool(self.writes or self.counts)
+
+    @property
+    def has_small(self) -> bool:
+        """Whether something of a string, a set or a list is stored."""
+        return self.is_register or bool(self.elements)
+
+    @property
+    def level(self) -> int:
+        """The feature level that members must have to know all of it."""
+        if self.elements:
+            return ELEMENTS_LEVEL
+        return STRINGS_LEVEL if self.is_register else 0
 
     @classmethod
     def restored(cls, written: list[Any]) -> Shared:
@@ -397,8 +446,11 @@ class Shared:
         for pid, replica_id, number, *rest in accepted:
             shared.accepted_of(pid)[replica_id, number] = Accepted(*rest)
         if len(written) > 8:
-            writes, shared.counts = written[8:]
+            writes, shared.counts = written[8:10]
             shared.writes = register.read_writes(writes) or _NONE
+        if len(written) > 10:
+            for kind, rows in written[10].items():
+                shared.settle(Elements.restored(kind, rows))
         return shared
 
     def check(self, stream: Bearer) -> None:
@@ -407,6 +459,8 @@ class Shared:
         stream.recount()
         assert counters == (stream.last_id, stream.max_deleted_id, stream.added_surplus)
         assert self.removals in (None, newest_removals(self.tombstones))
+        for elements in self.elements.values():
+            elements.check()
 
 
 @mypyc_attr(acyclic=True)
@@ -425,7 +479,7 @@ class _Nothing(Shared):
     def deadline_of(self, known: int | None) -> int | None:
         return known
 
-    def string_deadline_of(self, known: int | None) -> int | None:
+    def small_deadline_of(self, known: int | None) -> int | None:
         return known
 
     def written(self) -> list[Any] | None:
