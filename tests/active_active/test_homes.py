@@ -248,6 +248,61 @@ def test_a_move_takes_what_is_pending_along() -> None:
     assert shown(eu)["epoch"] == shown(us)["epoch"] == 2
 
 
+def given_up() -> tuple[Mesh, Node, Node]:
+    """The home has given up its only entry."""
+    mesh, eu, us = begun(1)
+    eu.do("AB.POLICY", "SET", "s", "dead-letter", "dead", "redeliver", "first")
+    read(eu)
+    eu.do("XNACK", "s", "g", "FATAL", "IDS", 1, "1-1")
+    settle(mesh)
+    assert us.do("XLEN", "dead") == 1
+    return mesh, eu, us
+
+
+def test_dead_letters_are_given_back_in_the_home_only() -> None:
+    """Elsewhere nobody would be given the entry."""
+    mesh, eu, us = given_up()
+    done, (skipped,), left = us.do("AB.REDRIVE", "dead")[1::2]
+    assert (done, left) == (0, 1)
+    assert skipped[1].startswith(b"ask in the home of the group: HOMED r1 ")
+    assert eu.do("AB.REDRIVE", "dead")[1] == 1
+    settle(mesh)
+    assert read(eu) == [b"1-1"]
+
+
+@pytest.mark.parametrize("again", ["AB.REDRIVE dead", "XGROUP SETID s g 0"])
+def test_a_move_takes_along_what_became_pending_again(again: str) -> None:
+    """It was acknowledged before, and every region knows that."""
+    mesh, eu, us = given_up()
+    eu.do(*again.split())
+    assert read(eu) == [b"1-1"]
+    settle(mesh)
+    eu.do("AB.HOME", "MOVE", "s", "GROUP", "g", "r2")
+    settle(mesh)
+    assert us.do("XPENDING", "s", "g")[0] == 1
+    assert us.do("XACK", "s", "g", "1-1") == 1
+    settle(mesh)
+    assert eu.do("XPENDING", "s", "g")[0] == 0
+    us.do("AB.HOME", "MOVE", "s", "GROUP", "g", "r1")
+    settle(mesh)
+    assert read(eu) == []
+
+
+def test_a_forced_take_gets_what_the_former_home_has_given_back() -> None:
+    """It delivers the entry itself, and hears later that it was acknowledged, and given back."""
+    mesh, eu, us = begun(1)
+    eu.do("AB.POLICY", "SET", "s", "dead-letter", "dead", "redeliver", "first")
+    mesh.settle()
+    read(eu)
+    eu.do("XNACK", "s", "g", "FATAL", "IDS", 1, "1-1")
+    eu.do("AB.REDRIVE", "dead")
+    us.do("AB.HOME", "TAKE", "s", "GROUP", "g", "FORCE")
+    assert read(us) == [b"1-1"]
+    us.do("XNACK", "s", "g", "FAIL", "IDS", 1, "1-1")
+    settle(mesh)
+    assert read(us) == [b"1-1"]
+
+
 def test_a_hand_over_in_pieces_goes_on_over_restarts_and_full_syncs(monkeypatch: Patch) -> None:
     one_piece_at_a_time(monkeypatch)
     mesh, eu, us = begun(6)
@@ -294,7 +349,7 @@ def test_a_forced_take_reports_what_was_delivered_twice() -> None:
     assert eu.do("XACK", "s", "g", "3-1") == 1
     assert us.do("XACK", "s", "g", "1-1") == 1
     assert shown(us)["waiting-for"] == [b"r1"]
-    with pytest.raises(hiredis.ReplyError, match="region r1 has not heard of it yet"):
+    with pytest.raises(hiredis.ReplyError, match=r"have not heard of it yet \(r1\)"):
         us.do("AB.HOME", "MOVE", "s", "GROUP", "g", 1)
     settle(mesh)
     found = shown(us)
@@ -317,6 +372,32 @@ def test_a_take_waits_for_the_home() -> None:
     assert b"".join(us.session.outbox) == b"+OK\r\n"
     us.session.outbox.clear()
     assert read(us) == [b"2-1", b"3-1", b"4-1"]
+
+
+def test_two_regions_may_ask_at_the_same_time() -> None:
+    """One lacks the hand-over that a full sync has swallowed, another one wants to be the home."""
+    mesh = Mesh(3)
+    mesh.settle()
+    for node in mesh.nodes.values():
+        node.host.regions = node.exchange
+    eu, us, ap = mesh.nodes.values()
+    eu.do("AB.POLICY", "SET", "s", "GROUP", "g", "home-region", "1")
+    eu.do("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    eu.do("XADD", "s", "1-*", "f", "v")
+    mesh.settle()
+    eu.do("AB.HOME", "MOVE", "s", "GROUP", "g", "2")
+    eu.sync()
+    eu.tick()
+    mesh.send_full_sync(1, 2)
+    us.tick()  # it asks
+    mesh.send(1, 3)
+    waits = ap.region.open_session("127.0.0.1:50001", "127.0.0.1:6379")
+    ap.region.execute(waits, [[b"AB.HOME", b"TAKE", b"s", b"GROUP", b"g"]])
+    ap.end_turn()
+    for region in (2, 3):
+        mesh.send(region, 1)
+    settle(mesh)
+    assert read(us) == [b"1-1"]
 
 
 def test_a_blocked_reader_hears_that_the_home_has_moved() -> None:

@@ -59,6 +59,19 @@ def test_what_another_region_acknowledges_or_deletes_frees_the_key() -> None:
     assert b"a2" in b"".join(reader.outbox)
 
 
+def test_a_key_that_is_skipped_at_once_goes_on() -> None:
+    mesh = Mesh(2)
+    eu = mesh.nodes[1]
+    eu.do("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    eu.do("AB.POLICY", "SET", "s", "key-field", "k", "on-poison", "halt")
+    fill(eu, "a1", "a2")
+    assert read(eu) == [b"a1"]
+    first = eu.do("XPENDING", "s", "g", "-", "+", "1")[0][0]
+    eu.do("XNACK", "s", "g", "FATAL", "IDS", "1", first)
+    assert eu.do("AB.SKIP", "s", "g", "a") == 1
+    assert read(eu) == [b"a2"]
+
+
 def test_order_is_kept_over_restarts_of_a_region() -> None:
     for seed in range(10):
         rng = random.Random(seed)

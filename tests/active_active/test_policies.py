@@ -78,6 +78,20 @@ def test_a_deleted_rule_is_forgotten_when_every_region_has_it() -> None:
     assert (table.tombstones, table.rules) == (0, {})
 
 
+def test_a_pattern_that_is_forgotten_matches_nothing() -> None:
+    mesh = Mesh(2)
+    eu, us = mesh.nodes.values()
+    eu.do("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    eu.do("AB.POLICY", "SET", "PATTERN", "s*", "redeliver", "first")
+    mesh.settle()
+    eu.do("AB.POLICY", "DEL", "PATTERN", "s*")
+    mesh.settle()
+    mesh.settle()
+    for node in (eu, us):
+        assert node.region.keyspace.databases[0].policies.rules == {}
+        assert node.do("XGROUP", "CREATE", "s", f"h{node.number}", "0") == b"OK"
+
+
 # -- dead letters -------------------------------------------------------------------------------
 
 
@@ -148,3 +162,70 @@ def test_a_dead_letter_that_was_given_back_is_gone_in_all_regions() -> None:
         assert node.do("XLEN", "dead") == 0
     assert us.do("XPENDING", "s", "g")[0] == 1
     assert eu.do("XPENDING", "s", "g")[0] == 0
+
+
+@pytest.mark.parametrize("acks", ["prefix", "all"])
+def test_what_was_given_back_outlives_the_acknowledgements_of_others(acks: str) -> None:
+    """The entry is in a range that another region tells, as it knows it to be acknowledged."""
+    mesh = Mesh(2)
+    group_that_gives_up(mesh)
+    eu, us = mesh.nodes.values()
+    eu.do("AB.POLICY", "SET", "s", "acks", acks, "redeliver", "first")
+    eu.do("XADD", "s", "*", "f", "v")
+    last = eu.do("XADD", "s", "*", "f", "v")
+    mesh.settle()
+    read = ["XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">"]
+    ((_, [(first, _)]),) = us.do(*read[:4], "COUNT", 1, *read[4:])
+    ((_, [_, (failed, _), _]),) = eu.do(*read)
+    eu.do("XACK", "s", "g", first)
+    eu.do("XNACK", "s", "g", "FATAL", "IDS", 1, failed)
+    mesh.settle()
+    assert eu.do("AB.REDRIVE", "dead")[1] == 1
+    us.do(*read)
+    us.do("XACK", "s", "g", first, last)
+    mesh.settle()
+    assert [row[0] for row in eu.do("XPENDING", "s", "g", "-", "+", 9)] == [failed]
+    eu.restart()
+    assert [entry_id for entry_id, _ in eu.do(*read)[0][1]] == [failed]
+    eu.do("XACK", "s", "g", failed)
+    mesh.settle()
+    assert [node.do("XPENDING", "s", "g")[0] for node in (eu, us)] == [0, 0]
+
+
+def test_what_was_given_back_outlives_the_late_acknowledgement_of_who_gave_it_up() -> None:
+    """The copy travels at once; the acknowledgement has a pending entry before it."""
+    mesh = Mesh(2)
+    group_that_gives_up(mesh)
+    eu, us = mesh.nodes.values()
+    eu.do("AB.POLICY", "SET", "s", "redeliver", "first")
+    mesh.settle()
+    us.clock.us += 1_000_000
+    us.do("XADD", "s", "*", "f", "v")
+    read = ["XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">"]
+    us.do(*read)  # beyond what it has not got yet
+    failed = eu.do("XADD", "s", "*", "f", "v")
+    ((_, [(first, _), _]),) = eu.do(*read)
+    eu.do("XNACK", "s", "g", "FATAL", "IDS", 1, failed)
+    mesh.settle()
+    assert us.do("AB.REDRIVE", "dead")[1] == 1
+    assert [entry_id for entry_id, _ in us.do(*read)[0][1]] == [failed]
+    eu.do("XACK", "s", "g", first)
+    mesh.settle()
+    assert us.do("XACK", "s", "g", failed) == 1
+
+
+def test_an_entry_that_fails_again_has_another_copy() -> None:
+    """The copy of another region, of the same first failure, was removed with the first one."""
+    mesh = Mesh(2)
+    group_that_gives_up(mesh)
+    eu, us = mesh.nodes.values()
+    eu.do("AB.POLICY", "SET", "s", "redeliver", "first")
+    mesh.settle()
+    for node in (eu, us):
+        fail(node)
+    eu.do("AB.REDRIVE", "dead")
+    fail(eu)
+    mesh.settle()
+    mesh.settle()
+    for node in (eu, us):
+        assert node.do("XLEN", "dead") == 1

@@ -256,8 +256,8 @@ class PolicyRow(NamedTuple):
     """What it means where several regions write."""
     scope: str = "group"
     """``group``: it concerns a consumer group; ``stream``: the key as a whole."""
-    excludes: Mapping[str, tuple[str, str]] = {}
-    """By the name of another policy: a text of each that cannot be in force together."""
+    excludes: Mapping[str, str] = {}
+    """By the name of another policy: its text that cannot be in force beside this one."""
 
 
 _EACH_REMOVES: Final = "what one region removes is removed in all; entries it had not seen stay"
@@ -298,7 +298,7 @@ POLICIES: Final[dict[str, PolicyRow]] = {
         "A released entry is handed out again after the delay of its delivery count; the last "
         "delay repeats.",
         "each region by itself",
-        excludes={"redeliver": ("*", "claim")},
+        excludes={"redeliver": "claim"},
     ),
     "max-pending": PolicyRow(
         RoomKind(),
@@ -314,7 +314,7 @@ POLICIES: Final[dict[str, PolicyRow]] = {
         "the order of their IDs; others overtake those that wait. Entries without the field wait "
         "for nobody.",
         "each region by itself",
-        excludes={"redeliver": ("*", "claim")},
+        excludes={"redeliver": "claim"},
     ),
     "key-waiting": PolicyRow(
         Integer(1, WAITING_MAX),
@@ -349,7 +349,7 @@ POLICIES: Final[dict[str, PolicyRow]] = {
         "none",
         "The only region that delivers the group, until AB.HOME moves it.",
         "elsewhere XREADGROUP and claims answer HOMED with that region",
-        excludes={"acks": ("*", "prefix")},
+        excludes={"acks": "prefix"},
     ),
     "auto-create-group": PolicyRow(
         GroupStartKind(),
@@ -419,14 +419,17 @@ def parse_policy(name: str, text: str) -> Any:
     return POLICIES[name].kind.parse([text])
 
 
-def conflict_in(texts: Mapping[str, str]) -> tuple[str, str] | None:
-    """Two policies among these that exclude each other, as ``name value``; None without any."""
-    for name, text in texts.items():
+def conflict_in(texts: Mapping[str, str], new: Mapping[str, str]) -> tuple[str, str] | None:
+    """Two of these policies that exclude each other, one of them new; None without any.
+
+    Each as ``name value``. A policy that is switched off excludes nothing.
+    """
+    both = {**texts, **new}
+    for name, text in both.items():
         row = POLICIES.get(name)
-        for other, (mine, theirs) in row.excludes.items() if row is not None else ():
-            found = texts.get(other)
-            if found is not None and mine in ("*", text) and theirs in ("*", found):
-                return f"{name} {text}", f"{other} {found}"
+        for other, excluded in row.excludes.items() if row and text != row.default else ():
+            if both.get(other) == excluded and (name in new or other in new):
+                return f"{name} {text}", f"{other} {excluded}"
     return None
 
 

@@ -36,6 +36,7 @@ def hand_over_of(place: GroupPlace, home: HomeEpoch) -> Iterator[kinds.HandOver]
     group = place.group
     known = _home_of(group)
     moves = known.moves(home)
+    done = group.shared.acknowledged_of
     for number, (entries, is_last) in enumerate(_pieces(place)):
         fresh: list[_Row] = []
         others: list[_Row] = []
@@ -67,7 +68,12 @@ def hand_over_of(place: GroupPlace, home: HomeEpoch) -> Iterator[kinds.HandOver]
             moves,
             not is_last,
             number,
+            [(each, n) for _, each, n, *_ in fresh + others if _is_in(done(each), n)],
         )
+
+
+def _is_in(sets: Iterable[Ranges], number: int) -> bool:
+    return any(number in some for some in sets)
 
 
 def _pieces(place: GroupPlace) -> Iterator[tuple[list[tuple[int, PendingEntry]], bool]]:
@@ -132,7 +138,7 @@ def ask_home(keyspace: Keyspace, effect: kinds.AskHome) -> None:
     place = _group_in(keyspace, effect)
     if place is not None and effect.asks != keyspace.replica.region:
         asked = HomeEpoch(effect.number, effect.home, effect.forced)
-        _home_of(place.group).asked = asked, effect.asks
+        _home_of(place.group).asked[effect.asks] = asked
 
 
 def hand_over(keyspace: Keyspace, effect: kinds.HandOver) -> None:
@@ -151,6 +157,8 @@ def hand_over(keyspace: Keyspace, effect: kinds.HandOver) -> None:
     if sender == ours:
         if epoch.region != ours:
             home.pass_on(_numbers_of(effect.rows))
+            for dot in effect.reopened:  # the next home will acknowledge them once more
+                group.shared.hide(*dot)
             if not effect.more:
                 home.hand_over(epoch, moves=effect.moves)
         elif before < epoch:
@@ -268,6 +276,7 @@ def _adopt(place: GroupPlace, effect: kinds.HandOver, *, is_first: bool) -> None
     again. Otherwise this region knows better what became of the entries that it has delivered.
     """
     group, stream, home = place.group, place.stream, _home_of(place.group)
+    reopened = set(effect.reopened)
     owners: list[Consumer | None] = [None]
     for name, seen_ms, was_active in effect.consumers:
         owners.append(group.consumers.setdefault(name, Consumer(name, seen_ms, was_active - 1)))
@@ -276,12 +285,14 @@ def _adopt(place: GroupPlace, effect: kinds.HandOver, *, is_first: bool) -> None
         log = stream.logs.get(replica_id)
         if log is None or by_number.find(log, number) is None:
             continue
-        if any(number in some for some in group.shared.acknowledged_of(replica_id)):
+        is_done = _is_in(group.shared.acknowledged_of(replica_id), number)
+        if is_done and (replica_id, number) not in reopened:
             continue
         delivered = group.shared.delivered.get(replica_id)
         is_known = delivered is not None and number in delivered
         pending = group.pending.lists[replica_id].get(entry_id)
-        if is_known and not is_first and (pending is None or pending.was_handed_out):
+        may_come = is_done if pending is None else not pending.was_handed_out
+        if is_known and not is_first and not may_come:
             continue
         entry = group.pending.assign(replica_id, entry_id, owners[owner], delivery_ms, count)
         entry.number = number

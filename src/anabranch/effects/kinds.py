@@ -291,7 +291,8 @@ class HandOver(GroupEffect, tag=32):
     has delivered the first ``fresh`` of them, others before it the rest. ``twice`` are entries, as
     ``(replica_id, number)``, that another region has delivered, too. ``moves``: the region was the
     home until then, so the next one may begin. ``more``: another piece follows, maybe in a later
-    turn; ``piece`` numbers the pieces from 0 on.
+    turn; ``piece`` numbers the pieces from 0 on. ``reopened`` are those of the rows that were
+    acknowledged before they became pending again.
     """
 
     creations: list[tuple[int, int]]
@@ -305,6 +306,7 @@ class HandOver(GroupEffect, tag=32):
     moves: bool
     more: bool = False
     piece: int = 0
+    reopened: list[tuple[int, int]] = []
 
 
 class LeaveHome(GroupEffect, tag=33):

@@ -74,7 +74,7 @@ def release(ctx: Context, whose: Whose, rows: Sequence[Released], cause: bytes) 
             else:
                 stay.append(row)
         rows = stay + give_up(ctx, whose, given_up, cause)
-        if policed.policy.backoff:
+        if rows and policed.policy.backoff:
             rows = _delayed(ctx, whose, policed.policy, rows, cause)
     if rows:
         ctx.emit(kinds.Assign(whose.db, whose.key, whose.name, None, list(rows)))
@@ -191,6 +191,10 @@ def _is_copied(
     origin = text(entry.entry_id)
     if entry.number:
         origin += b"@%d.%d" % (replica_id, entry.number)
+        if whose.group.shared.is_acknowledged(replica_id, entry.number):
+            # It was given back: no region's copy of that time may stand for this one.
+            own = ctx.replica.own
+            origin += b"+%d.%d" % (own, ctx.replica.vector.get(own, 0))
     pid = b":".join((DEAD_PRODUCER, whose.key, whose.name))
     fields = _fields(whose, policed.policy, policed.past.get(entry, []), entry, reason)
     count, rest = without_id(bytes(block.fragment(index)))

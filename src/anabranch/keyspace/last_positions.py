@@ -117,6 +117,11 @@ class LastPositions:
         self._began_ms = 0  # when the open run began; 0: not known yet
         self._runs: list[_Period] = []  # the oldest first
 
+    def move_to(self, incarnations: Incarnations, deferred_free: DeferredFree) -> None:
+        """The database is one of another keyspace now."""
+        self._incarnations = incarnations
+        self._deferred_free = deferred_free
+
     def __len__(self) -> int:
         """How many rows there are; those of a key in several runs count each."""
         return len(self._open) + sum(

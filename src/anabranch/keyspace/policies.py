@@ -125,6 +125,7 @@ class Policies:
             settings.pop(name, None)
             if not settings:
                 del self.rules[subject]
+                self._patterns = None
 
     def prune(self, watermark: Mapping[int, int]) -> None:
         """Drop the tombstones that every member has."""

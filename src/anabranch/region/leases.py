@@ -210,8 +210,8 @@ class Leasing:
         group, replica = place.group, self._region.keyspace.replica
         home, present, ours = group.home, group.present_home, replica.region
         where = place.db, place.key, place.name
-        if home is not None and home.asked is not None:
-            (asked, asks), home.asked = home.asked, None
+        while home is not None and home.asked:
+            asks, asked = home.asked.popitem()
             if asked == present and present.region == ours and not group.is_away(ours):
                 if asks in replica.members:
                     self._region.effects.emit(leaving(place, HomeEpoch(asked.number + 1, asks)))

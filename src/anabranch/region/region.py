@@ -369,10 +369,13 @@ class Region(RegionState):
         """Replace all keys by those of another keyspace; clients and waiters stay."""
         for database, other in zip(self.keyspace.databases, keyspace.databases, strict=True):
             database.exchange(other)
+            database.last_positions.move_to(database.incarnations, self.keyspace.deferred_free)
             database.following.renew(database.order)
             for key in database.waiters:
                 database.review(key)
                 database.signal(key)
+        incarnations = self.keyspace.incarnations
+        incarnations.next = max(incarnations.next, keyspace.incarnations.next)
         self.keyspace.libraries = keyspace.libraries
         self.keyspace.account.exchange(keyspace.account)
 

@@ -43,6 +43,8 @@ class Retaining:
         region = self._region
         if region.scheduler.is_exclusive:
             return True
+        if region.dispatcher.write_refusal is not None or region.dispatcher.pause_until_ms:
+            return False  # nothing may change: what is due is looked at again
         now_ms = region.clock.now_us() // 1000
         region.context.enter(region.nobody, now_ms)
         for database in region.keyspace.databases:

@@ -292,7 +292,7 @@ class SentUnit:
 
     def _hand_over(self, effect: kinds.HandOver) -> None:
         _check_region(effect.region)
-        for replica_id, number in effect.twice:
+        for replica_id, number in (*effect.twice, *effect.reopened):
             self._check_range(replica_id, 0, number)
         for _, *numbers in effect.rows:
             _check_numbers(numbers)

@@ -113,6 +113,22 @@ def test_reload_publishes_no_events_and_refuses_unknown_options(server):
     assert server.error("DEBUG", "RELOAD", "BAD") == "ERR syntax error"
 
 
+def test_positions_go_on_after_a_reload(server: Harness) -> None:
+    """A stream that is made again begins above the positions of the former one."""
+    server.settings.ledger_retention = 1
+    for _ in range(2):
+        cursor = server.do("AB.READ", "FROM", "0", "STREAMS", "s")[0]
+        for _ in range(9):
+            server.do("XADD", "s", "*", "f", "v")
+        cursor = server.do("AB.READ", "FROM", cursor, "STREAMS", "s")[0]
+        assert server.do("DEBUG", "RELOAD") == b"OK"
+        server.do("DEL", "s")
+        for _ in range(5):
+            server.advance(10_000)
+        server.do("XADD", "s", "*", "f", "v")
+        assert len(server.do("AB.READ", "FROM", cursor, "STREAMS", "s")[1]) == 1
+
+
 @pytest.mark.parametrize("name", ["RELOAD", "LOADAOF"])
 def test_nothing_is_recovered_inside_a_transaction(server, name):
     server.do("MULTI")

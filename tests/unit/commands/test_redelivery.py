@@ -129,6 +129,31 @@ def test_two_policies_that_exclude_each_other_are_both_named(b: Workers) -> None
     assert "exclude" in b.fails("AB.POLICY SET PATTERN x* redeliver claim backoff 1s")
 
 
+def test_what_is_switched_off_excludes_nothing(b: Workers) -> None:
+    b.run("AB.POLICY SET PATTERN * backoff 1s key-field k")
+    assert "exclude each other" in b.fails("AB.POLICY SET s redeliver claim")
+    b.run("AB.POLICY SET s redeliver claim backoff none key-field ''")
+    b.run("AB.POLICY SET t acks prefix home-region none")
+
+
+def test_what_other_rules_have_said_is_no_reason_to_refuse_a_third_policy(b: Workers) -> None:
+    b.run("AB.POLICY SET t GROUP g redeliver claim", "AB.POLICY SET t backoff 1s")
+    b.run("AB.POLICY SET t GROUP g max-pending group:1")
+    assert "exclude each other" in b.fails("AB.POLICY SET t GROUP g key-field k")
+
+
+def test_no_delay_beside_a_lease_by_time_is_no_work_without_end() -> None:
+    """A look at a group of which nothing was due had the group looked at again at once."""
+    w = Workers("time:1s", "backoff 0,5s", count=2)
+    w.read(w.session, "ann")
+    w.passes(2000)
+    assert w.owners() == {"1-0": ""}
+    w.read(w.session, "ann", "")
+    w.run("XACK s g 1-0 2-0")
+    w.passes(2000)
+    assert not w.region.leases.deadlines
+
+
 # -- max-pending --------------------------------------------------------------------------------
 
 

@@ -135,6 +135,22 @@ def test_much_is_removed_in_slices() -> None:
     assert s.left() == list(range(4991, 5001))
 
 
+@pytest.mark.parametrize("reason", ["the disk", "a pause"])
+def test_nothing_is_removed_while_nothing_may_be_written(reason: str) -> None:
+    s = Kept("max-length 25")
+    s.count_to("s", 57)
+    if reason == "a pause":
+        s.run("CLIENT PAUSE 1000 WRITE")
+    else:
+        s.region.dispatcher.refuse_writes("disk", "MISCONF")
+    s.works()
+    assert s.trimmed() == 0
+    s.region.dispatcher.allow_writes("disk")
+    s.advance(1000)
+    s.works()
+    assert s.trimmed() == 30
+
+
 def test_a_stream_without_limits_is_not_looked_at() -> None:
     s = Kept()
     s.run("AB.POLICY SET other max-length 5")

@@ -93,8 +93,8 @@ def home_move(ctx: Context, args: list[bytes]) -> bytes:
     left = _waiting_for(ctx, place)
     if left:
         raise CommandError(
-            b"ERR the group was taken, and region %b has not heard of it yet: connect it, or "
-            b"remove it from the cluster; AB.HOME TAKE ... FORCE in the other region works too"
+            b"ERR the group was taken, and some regions have not heard of it yet (%b): connect "
+            b"them, or remove them from the cluster; AB.HOME TAKE ... FORCE in the next home works"
             % b", ".join(left)
         )
     ctx.emit(leaving(place, HomeEpoch(present.number + 1, target)))
@@ -132,7 +132,9 @@ def home_take(ctx: Context, args: list[bytes]) -> bytes | None:
         return OK
     if ctx.waiter is None:
         if ctx.in_exec:
-            raise CommandError("ERR AB.HOME TAKE without FORCE waits for the home: not in MULTI")
+            raise CommandError(
+                "ERR AB.HOME TAKE without FORCE waits for the home: not in MULTI, not in a script"
+            )
         ctx.replica.require_level(HOMES_LEVEL, "home regions")
         ctx.emit(asking(place, present, ours))
         ctx.changes += 1

@@ -153,7 +153,7 @@ def _check_together(ctx: Context, subject: Subject, rows: dict[str, str]) -> Non
         in_force = policies.in_force(subject.name, subject.group)
         known = {name: each.text for name, each in in_force.items()}
     before = {name.decode("latin-1"): _shown(text) for name, text in known.items() if text}
-    pair = conflict_in({**before, **rows})
+    pair = conflict_in(before, rows)
     if pair is not None:
         raise CommandError(f"ERR policies '{pair[0]}' and '{pair[1]}' exclude each other")
 

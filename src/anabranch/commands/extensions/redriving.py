@@ -14,8 +14,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from anabranch.effects import kinds
+from anabranch.effects.acknowledging import GroupPlace, Told, told_by
 from anabranch.engine import texts
 from anabranch.engine.arguments import id_list, integer_or_none
+from anabranch.engine.homing import check_home
 from anabranch.engine.leases import LeasePlace
 from anabranch.engine.releasing import add_once, without_id
 from anabranch.errors import CommandError
@@ -26,6 +28,7 @@ from anabranch.stream.stream import Stream
 if TYPE_CHECKING:
     from anabranch.engine.acl.users import User
     from anabranch.engine.context import Context
+    from anabranch.stream.block import Block
 
 COUNT_DEFAULT: Final = 100
 COUNT_MAX: Final = 1000
@@ -208,7 +211,7 @@ def _letters(stream: Stream, options: _RedriveOptions, after: int, last: int) ->
 
 def _give_back(
     ctx: Context, key: bytes, letter: _Letter, user: User | None, *, is_dry: bool
-) -> str:
+) -> bytes | str:
     """Give one entry back; the reason if that is not possible."""
     if not letter.is_sound:
         return "no dead letter: the fields ab-origin to ab-attempts are not its first ones"
@@ -224,8 +227,14 @@ def _give_back(
     group = value.groups.get(name) if type(value) is Stream else None
     if type(value) is not Stream or group is None:
         return "the stream or the group does not exist any more"
+    try:
+        check_home(ctx, origin, name, group)
+    except CommandError as refusal:
+        return b"ask in the home of the group: " + refusal.text
     if entry_id > group.progress.last_delivered_id:
-        return "the group has not been given the entry yet: it was set back"
+        return (
+            "the group has not been given the entry here: it was set back, or another region has it"
+        )
     pairs = value.claimable(group, entry_id)
     policy = None if group.policed is None else group.policed.policy
     for _, entry in pairs:
@@ -235,6 +244,9 @@ def _give_back(
     if is_dry:
         return ""
     if rows:
+        place = GroupPlace(ctx.db.index, origin, name, value, group)
+        for effect in told_by(place, _untold(place, [found for found, _ in pairs if found])):
+            ctx.emit(effect)
         ctx.emit(kinds.Assign(ctx.db.index, origin, name, None, rows))
         ctx.changes += len(rows)
         ctx.server.leases.look(LeasePlace(ctx.db.index, origin, name, False), ctx.now_ms)
@@ -242,6 +254,19 @@ def _give_back(
     tag = (_PRODUCER + key, text(letter.entry_id))
     is_added = add_once(ctx, ctx.db.index, origin, tag, letter.count, letter.body)
     return "" if is_added else "the entry cannot be added to the stream at present"
+
+
+def _untold(place: GroupPlace, entries: list[tuple[int, Block, int]]) -> list[Told]:
+    """The entries of which this region does not know that they are acknowledged.
+
+    Who gave them up may not have told yet. Otherwise they would be new here, too, and the late
+    acknowledgement would end what is given back now.
+    """
+    shared = place.group.shared
+    if place.group.progress is not shared:
+        return []
+    numbers = [(replica_id, block.number(index)) for replica_id, block, index in entries]
+    return [(each, n - 1, n) for each, n in numbers if not shared.is_acknowledged(each, n)]
 
 
 def _may_write(ctx: Context, user: User | None, words: list[bytes]) -> bool:

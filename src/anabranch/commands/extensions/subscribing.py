@@ -63,6 +63,7 @@ _SYNTAX: Final = (
     "[NOTES] [WHERE field = value] STREAMS key ... | PATTERN pattern"
 )
 _NO_CREDIT: Final = f"ERR CREDIT is a number of entries, from 1 to {CREDIT_MAX}"
+_NO_MORE: Final = f"ERR AB.CREDIT adds a number of entries from 0 on, to {CREDIT_MAX} in all"
 _IN_EXEC: Final = "ERR AB.SUBSCRIBE is not allowed inside a transaction"
 _HAS_ONE: Final = "ERR This connection has a subscription already: AB.UNSUBSCRIBE ends it"
 _HAS_NONE: Final = "ERR This connection has no subscription: AB.SUBSCRIBE begins one"
@@ -363,7 +364,7 @@ def credit(ctx: Context, args: list[bytes]) -> bytes:
         raise CommandError(_GROUP_CREDIT)
     more = integer(args[1])
     if not 0 <= more <= CREDIT_MAX - subscription.credit:
-        raise CommandError(_NO_CREDIT)
+        raise CommandError(_NO_MORE)
     subscription.credit += more
     return bulk(subscription.request.text)
 

@@ -523,14 +523,15 @@ def _in_order(
 def _forget_deleted(ctx: Context, plan: _Plan, request: ReadRequest, order: Ordering) -> None:
     """Acknowledge deleted entries that no consumer has: nobody else would, as nobody gets them."""
     key, stream, group, _ = plan
+    released = group.pending.released
     while order.suspects:
-        suspects = list(order.suspects)
+        suspects = [each for each in order.suspects if each in released]
         order.suspects.clear()
         order.deleted([each for each in suspects if stream.find_pending(group, each) is None])
     gone = [
         entry
         for entry in dict.fromkeys(order.gone)
-        if entry in group.pending.released and stream.find_pending(group, entry) is None
+        if entry in released and stream.find_pending(group, entry) is None
     ]
     order.gone.clear()
     order.stuck = False

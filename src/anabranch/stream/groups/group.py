@@ -203,7 +203,8 @@ class Group:
     ) -> None:
         """Record acknowledged entries, under creations of which some may be removed.
 
-        ``ours``: this region acknowledged them, and does not send them again.
+        ``ours``: this region acknowledged them, and does not send them again. What is pending again
+        stays pending: a range has also what its region only knew to be acknowledged.
         """
         shared = self.shared
         alive = [dot for dot in creations if dot in shared.creations]
@@ -213,11 +214,21 @@ class Group:
         for replica_id, low, high in ranges:
             acknowledged.setdefault(replica_id, Ranges()).add(low, high)
         for replica_id, numbers in acknowledged.items():
+            again = self._pending_again(replica_id, numbers)
             shared.acknowledge(alive, replica_id, numbers)
-            self.drop_numbers(replica_id, numbers)
+            self.drop_numbers(replica_id, numbers.without(again) if again else numbers)
         shared.see(greatest_id)
         if ours:
             self.runs.record_sent(ranges)
+
+    def _pending_again(self, replica_id: int, numbers: Ranges) -> Ranges:
+        """Those of some entries that were acknowledged before they became pending here."""
+        pending = self.pending.lists.get(replica_id)
+        if pending is None or not pending.entries:
+            return Ranges()
+        known = self.shared.known_acknowledged(replica_id)
+        some = [each.number for each in pending.numbered(numbers)]
+        return Ranges.of_numbers([each for each in some if any(each in done for done in known)])
 
     def drop_acknowledged(self, replica_id: int, numbers: Ranges) -> None:
         """Drop acknowledged entries from pending lists; do not deliver them, even after SETID."""
@@ -318,10 +329,9 @@ class Group:
         else:
             assert shared.is_blank
             assert self.runs.is_blank
-        for replica_id, pending in self.pending.lists.items():
+        for pending in self.pending.lists.values():
             for entry in pending.entries.values():
                 assert bool(entry.number) == (self.progress is shared)
-                assert not entry.number or not shared.is_acknowledged(replica_id, entry.number)
 
 
 def group_alone(last_delivered_id: int, entries_read: int | None = None) -> Group:

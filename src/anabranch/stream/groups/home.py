@@ -141,8 +141,8 @@ class GroupHome:
         # Of this process alone:
         self.pieces: dict[int, int] = {}
         """By region that hands over, how many pieces of that have come, without a gap."""
-        self.asked: tuple[HomeEpoch, int] | None = None
-        """An epoch, and the region that asks its home to hand over."""
+        self.asked: dict[int, HomeEpoch] = {}
+        """By region that asks for a hand-over: the epoch of which it asks."""
         self.is_incomplete = False
         """Whether hand-overs may be missing, because a full sync came instead of effects."""
 

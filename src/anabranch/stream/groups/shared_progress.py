@@ -135,6 +135,11 @@ class SharedProgress(GroupProgress):
         if (hidden := self.hidden.get(replica_id)) is not None:
             self.hidden[replica_id] = hidden.without(numbers)
 
+    def hide(self, replica_id: int, number: int) -> None:
+        """What is known of an acknowledgement counts no more here; a later one does."""
+        self.settled.pop(replica_id, None)
+        self.hidden.setdefault(replica_id, Ranges()).add(number - 1, number)
+
     # -- what is left to deliver --------------------------------------------------------------
 
     def gaps(self, replica_id: int, log: RegionLog) -> Iterable[tuple[int, int]]:
@@ -143,7 +148,7 @@ class SharedProgress(GroupProgress):
         begin = 0 if replica_id in self.rewound else self.begin_of(replica_id, log)
         if begin >= top:
             return ()
-        done = self._acknowledged(replica_id)
+        done = self.known_acknowledged(replica_id)
         if (delivered := self.delivered.get(replica_id)) is not None:
             done.append(delivered)
         return gaps(done, begin, top)
@@ -158,7 +163,7 @@ class SharedProgress(GroupProgress):
                 begins.append(by_number.number_upto(log, start) if start else 0)
         return min(begins)
 
-    def _acknowledged(self, replica_id: int) -> list[Ranges]:
+    def known_acknowledged(self, replica_id: int) -> list[Ranges]:
         """The numbers of a replica ID that any region acknowledged, except hidden ones.
 
         There is one set for each creation. The caller must not change the sets.
@@ -176,7 +181,7 @@ class SharedProgress(GroupProgress):
 
     def is_acknowledged(self, replica_id: int, number: int) -> bool:
         """Whether an entry counts as acknowledged."""
-        return any(number in some for some in self._acknowledged(replica_id))
+        return any(number in some for some in self.known_acknowledged(replica_id))
 
     def spans(self, replica_id: int, log: RegionLog, limit: int = -1) -> Iterable[Span]:
         """Live entries of a replica ID to deliver, ascending, at most ``limit`` (-1: all)."""
@@ -247,7 +252,7 @@ class SharedProgress(GroupProgress):
         cursor = 0 if replica_id in self.rewound else self.begin_of(replica_id, log)
         if delivered := self.delivered.get(replica_id):
             cursor = max(cursor, delivered.highs[-1])
-        for acknowledged in self._acknowledged(replica_id):
+        for acknowledged in self.known_acknowledged(replica_id):
             if acknowledged:
                 cursor = max(cursor, acknowledged.highs[-1])
         return cursor
