@@ -10,13 +10,16 @@ import hiredis
 import pytest
 
 from anabranch.effects import apply_homes, kinds
+from anabranch.effects.acknowledging import GroupPlace
 from anabranch.keyspace import policies as policies_module
 from anabranch.node.persistence import Persistence
 from anabranch.region.leases import Leasing
 from anabranch.simulator.exploration.search import Search
 from anabranch.simulator.exploration.worlds import world_named
+from anabranch.stream import entry_id
 from anabranch.stream.groups.group import Group
 from anabranch.stream.groups.home import GroupHome, HomeEpoch, TakeWatch
+from anabranch.stream.stream import Stream
 from tests.active_active.home_histories import HomeHistory
 from tests.support.mesh import Mesh, Node
 
@@ -338,6 +341,20 @@ def tick_until(node: Node, pieces: int) -> None:
         node.sync()
         node.tick()
     raise AssertionError("it does not hand over")
+
+
+def test_a_hand_over_tells_what_the_home_itself_has_delivered() -> None:
+    mesh, eu, us = begun()
+    assert read(eu, "COUNT", 2) == [b"1-1", b"2-1"]
+    assert eu.do("AB.HOME", "MOVE", "s", "GROUP", "g", "r2") == b"OK"
+    settle(mesh)
+    assert read(us, "COUNT", 1) == [b"3-1"]
+    stream = us.region.keyspace.databases[0].values[b"s"]
+    assert isinstance(stream, Stream)
+    place = GroupPlace(0, b"s", b"g", stream, stream.groups[b"g"])
+    (effect,) = apply_homes.hand_over_of(place, HomeEpoch(2, 1))
+    assert [entry_id.text(row[0]) for row in effect.rows] == [b"3-1", b"1-1", b"2-1"]
+    assert effect.fresh == 1
 
 
 def test_a_forced_take_reports_what_was_delivered_twice() -> None:

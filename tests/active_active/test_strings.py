@@ -75,6 +75,24 @@ def test_nothing_is_left_of_a_string_that_was_deleted(mesh: Mesh) -> None:
         assert not node.replica.unstable_tombstones
 
 
+def test_a_stream_beside_a_string_goes_on_where_the_former_one_ended(mesh: Mesh) -> None:
+    """What a region knows of the former one it knows after a string, too: from where, and up to."""
+    eu, us, _ = mesh.nodes.values()
+    for number in range(3):
+        eu.do("XADD", "k", "*", "n", number)
+    us.do("XADD", "k", "*", "n", 3)
+    settle(mesh)
+    eu.do("DEL", "k")
+    settle(mesh)
+    settle(mesh)
+    us.do("SET", "k", "v")
+    eu.do("XADD", "k", "*", "n", 4)  # it hides the string
+    settle(mesh)
+    here, there = (node.do("AB.OFFSETS", "STREAMS", "k") for node in (eu, us))
+    assert here == there
+    assert [row[:2] for row in here[0]] == [[b"1", 4], [b"2", 2]]
+
+
 def test_what_was_seen_of_a_counter_is_forgotten_when_all_have_it(mesh: Mesh) -> None:
     eu, us, _ = mesh.nodes.values()
     us.do("INCR", "k")

@@ -245,6 +245,28 @@ def test_ended_while_it_starts_it_leaves_no_region(terminal: Terminal, number: i
     assert not has_proc() or processes_that_name(terminal.directory) == []
 
 
+PRESSED_IN_A_DESTRUCTOR = """
+import os, signal, redis
+from anabranch.cli.main import main
+
+def press(self):
+    del redis.Redis.__del__
+    os.kill(os.getpid(), signal.SIGINT)
+
+redis.Redis.__del__ = press
+main()
+"""
+
+
+def test_ctrl_c_in_a_destructor_is_not_lost(terminal: Terminal) -> None:
+    """Python drops what is raised there, and the regions would run on."""
+    terminal.program = ["-c", PRESSED_IN_A_DESTRUCTOR]
+    done = terminal.run("up", "--regions", "eu", "--port", str(terminal.port), "--http-port", "0")
+    assert (done.returncode, done.stderr) == (130, "anabranch: interrupted\n")
+    terminal.program = ["-m", "anabranch"]
+    assert {row["state"] for row in terminal.status().values()} == {"down"}
+
+
 def test_what_is_wrong_is_said_with_its_cure(terminal: Terminal) -> None:
     assert "no cluster in" in terminal.refused("status")
     assert terminal.run("up", "--regions", "a,,b").returncode == 2

@@ -8,10 +8,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-import time
 from contextlib import suppress
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,7 +34,7 @@ from anabranch.cli.cluster_servers import (
 from anabranch.cli.cluster_view import lines_of, view_of
 from anabranch.cli.failures import Failed
 from anabranch.cli.group import NearestGroup
-from anabranch.cli.interrupts import end_as_ctrl_c, undisturbed
+from anabranch.cli.interrupts import pause, undisturbed
 from anabranch.cli.options import json_option
 from anabranch.cli.terminal import table
 from anabranch.config.settings import GOSSIP_PORT_ABOVE
@@ -122,25 +120,24 @@ def up(
 
     A directory that was used before is taken up with its data.
     """
-    end_as_ctrl_c()
-    with undisturbed():  # interrupted in the middle of it, Python would end by the signal itself
-        import_module("anabranch.cli.transfer.client")
-    files = _files(directory.resolve(), names, port)
-    files.members = with_pages(files.members, http_port)
-    started: Processes = {}
-    try:
-        _start(files, started)
-        _welcome(files, as_json=as_json)
-        if http_port is None and not can_serve():
-            print(f"A page for each region, with pictures: {HOW_TO_INSTALL}", file=sys.stderr)
-        if detach:
-            return
-        with suppress(KeyboardInterrupt):
-            _watch(files, started, silent=as_json)
-        _end_all(files, started)
-    except BaseException:
-        _end_all(files, started)
-        raise
+    with undisturbed():
+        files = _files(directory.resolve(), names, port)
+        files.members = with_pages(files.members, http_port)
+        started: Processes = {}
+        try:
+            _start(files, started)
+            _welcome(files, as_json=as_json)
+            if http_port is None and not can_serve():
+                print(f"A page for each region, with pictures: {HOW_TO_INSTALL}", file=sys.stderr)
+            if detach:
+                pause(0)
+                return
+            with suppress(KeyboardInterrupt):
+                _watch(files, started, silent=as_json)
+            _end_all(files, started)
+        except BaseException:
+            _end_all(files, started)
+            raise
 
 
 def _files(directory: Path, names: list[str] | None, port: int | None) -> ClusterFiles:
@@ -211,7 +208,7 @@ def _watch(files: ClusterFiles, started: Processes, *, silent: bool) -> None:
     say("\nCtrl-C stops all regions.")
     before = files.running()
     while before:
-        time.sleep(WATCH_S)
+        pause(WATCH_S)
         for process in started.values():
             process.poll()  # its number is not free before its result was read
         now = files.running()

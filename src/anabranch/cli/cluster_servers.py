@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from anabranch.cli.address import Address
 from anabranch.cli.cluster_files import HOST, ClusterFiles, Member, why_taken
 from anabranch.cli.failures import Failed
-from anabranch.cli.interrupts import undisturbed
+from anabranch.cli.interrupts import pause, undisturbed
 
 if TYPE_CHECKING:
     import redis
@@ -89,19 +89,20 @@ def wait_entered(files: ClusterFiles, started: Processes, count: int) -> None:
     ends, or if it takes too long.
     """
     deadline = time.monotonic() + START_S
-    for member, process in started.items():
-        while not _has_entered(member, count):
-            why = ""
-            if process.poll() is not None:
-                why = "ended"
-            elif time.monotonic() > deadline:
-                why = f"is not ready after {START_S:.0f} s"
-            if why:
-                raise Failed(
-                    f"the server of region {member.name} {why}. It wrote last: "
-                    f"{files.log_tail(member) or 'nothing'} (more in {files.log(member)})"
-                )
-            time.sleep(POLL_S)
+    with undisturbed():
+        for member, process in started.items():
+            while not _has_entered(member, count):
+                why = ""
+                if process.poll() is not None:
+                    why = "ended"
+                elif time.monotonic() > deadline:
+                    why = f"is not ready after {START_S:.0f} s"
+                if why:
+                    raise Failed(
+                        f"the server of region {member.name} {why}. It wrote last: "
+                        f"{files.log_tail(member) or 'nothing'} (more in {files.log(member)})"
+                    )
+                pause(POLL_S)
 
 
 def _has_entered(member: Member, count: int) -> bool:
@@ -115,8 +116,10 @@ def _has_entered(member: Member, count: int) -> bool:
 
 def ask(member: Member, *words: str | int) -> Any:
     """The answer of a server to one command; :class:`Failed` if there is none."""
-    import redis  # noqa: PLC0415 - what only waits or ends does without it
+    with undisturbed():
+        import redis  # noqa: PLC0415 - what only waits or ends does without it
 
+        import anabranch.cli.transfer.client  # noqa: F401, PLC0415 - imported whole, not in part
     try:
         with connect(member, ASK_S, protocol=3) as client:
             return client.execute_command(*words)
@@ -181,7 +184,7 @@ def end(
     killed = []
     for member in members:
         while pid(member) is not None and time.monotonic() < deadline:
-            time.sleep(POLL_S)
+            (time.sleep if at_once else pause)(POLL_S)
         if pid(member) is not None:
             send(member, signal.SIGKILL)
             killed.append(member)

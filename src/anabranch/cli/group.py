@@ -79,6 +79,7 @@ class _Lazy(NearestGroup):
         except AnabranchError as problem:
             raise Failed(str(problem).removeprefix("ERR ")) from None
         except KeyboardInterrupt:
+            eval("None")  # noqa: S307 - one that was interrupted would choose the exit code
             print("anabranch: interrupted", file=sys.stderr)
             raise SystemExit(INTERRUPTED) from None
 

@@ -459,6 +459,17 @@ def test_deleted_entries_that_waited_are_not_pending_any_more() -> None:
     w.check()
 
 
+@pytest.mark.parametrize("line", ["XDEL s 2-0", "XDELEX s KEEPREF IDS 1 2-0"])
+def test_a_deleted_entry_that_waited_makes_room_for_others_to_wait(line: str) -> None:
+    w = Keyed("key-waiting 1", entries="1a 2a 3a 4b")
+    assert w.read() == "1"
+    reader = w.blocked()
+    w.run(line)
+    assert "4-0" in w.answer(reader)
+    assert w.waiting() == "3"
+    w.check()
+
+
 def test_a_deleted_entry_that_somebody_works_on_keeps_its_key() -> None:
     w = Keyed(entries="1a 2a")
     w.read()
@@ -466,6 +477,15 @@ def test_a_deleted_entry_that_somebody_works_on_keeps_its_key() -> None:
     assert w.read(consumer="bob") == ""
     w.run("XACK s g 1-0")
     assert w.read(consumer="bob") == "2"
+
+
+def test_when_ids_may_be_used_again_nothing_that_was_acknowledged_is_handed_out() -> None:
+    w = Keyed(entries="1a 2a 3b 4b")
+    w.run("XSETID s 9-0")
+    assert w.read() == "1 3"
+    w.run("XACK s g 1-0 3-0", "XSETID s 4-0", "XACK s g 4-0")
+    assert w.read(consumer="bob") == "2"
+    w.check()
 
 
 def test_what_waits_is_kept_for_the_group() -> None:

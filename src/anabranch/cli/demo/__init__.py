@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import sys
 import time
 import urllib.request
@@ -19,7 +18,7 @@ from anabranch.cli.demo.cluster import NAMES, DemoCluster
 from anabranch.cli.demo.steps import steps
 from anabranch.cli.demo.story import Story
 from anabranch.cli.demo.traffic import Traffic
-from anabranch.cli.interrupts import end_as_ctrl_c
+from anabranch.cli.interrupts import pause, undisturbed
 from anabranch.cli.options import FiniteRange
 from anabranch.cli.terminal import is_terminal, say, styled
 
@@ -32,7 +31,7 @@ Nothing of this is left. To go on with such regions:
   anabranch cluster up     regions without traffic, whose data stay"""
 
 PAGE_S: Final = 5.0
-LOOK_S: Final = 0.5
+LOOK_S: Final = 0.1
 
 
 def _latency(_ctx: click.Context, _option: click.Parameter, text: str) -> float:
@@ -89,42 +88,40 @@ def command(
     """Run the demo; leave nothing behind."""
     if page and not can_serve():
         raise click.UsageError(f"--page needs the extra 'web': {HOW_TO_INSTALL}")
-    end_as_ctrl_c()
     with_page = can_serve() if page is None else page
-    cluster = DemoCluster(count, latency, with_page=with_page, port=port)
-    traffic = Traffic(cluster, rate)
-    story = Story(_waiting(interactive=way["interactive"], pace=way["pace"]))
-    began = time.monotonic()
-    try:
-        say(f"starting {count} regions in {cluster.directory} ...")
-        cluster.start()
-        _welcome(cluster, is_asked=page is not False)
-        story.tell(steps(cluster, traffic, with_spark=not way["no_spark"]))
-        story.report(time.monotonic() - began)
-        if way["keep"]:
-            _go_on(cluster, traffic)
-        elif story.held:
-            say(HOW_TO_KEEP)
-    except KeyboardInterrupt:
-        say("\nstopping all regions")
-        raise
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)  # starting takes a moment, and must be complete
-        traffic.end()
-        cluster.close()
+    with undisturbed():
+        cluster = DemoCluster(count, latency, with_page=with_page, port=port)
+        traffic = Traffic(cluster, rate)
+        story = Story(_waiting(interactive=way["interactive"], pace=way["pace"]))
+        began = time.monotonic()
+        try:
+            say(f"starting {count} regions in {cluster.directory} ...")
+            cluster.start()
+            _welcome(cluster, is_asked=page is not False)
+            story.tell(steps(cluster, traffic, with_spark=not way["no_spark"]))
+            story.report(time.monotonic() - began)
+            if way["keep"]:
+                _go_on(cluster, traffic)
+            elif story.held:
+                say(HOW_TO_KEEP)
+        except KeyboardInterrupt:
+            say("\nstopping all regions")
+            raise
+        finally:
+            traffic.end()
+            cluster.close()
     raise SystemExit(0 if story.held else 1)
 
 
 def _waiting(*, interactive: bool, pace: float) -> Callable[[], None]:
     def wait() -> None:
         if not interactive:
-            time.sleep(pace)
+            pause(pace)
             return
         print(styled("  Enter goes on, Ctrl-C stops everything", dim=True), end=" ", flush=True)
         with open(0, "rb", buffering=0, closefd=False) as keyboard:  # select sees what is unread
-            while not select.select([keyboard], [], [], LOOK_S)[0]:
-                pass  # Python sees a Ctrl-C that came just before a call only after the call
+            while not select.select([keyboard], [], [], 0)[0]:
+                pause(LOOK_S)
             line = keyboard.readline()
         if not line:
             raise KeyboardInterrupt
@@ -167,6 +164,6 @@ def _go_on(cluster: DemoCluster, traffic: Traffic) -> None:
          "Ctrl-C stops everything.")  # fmt: skip
     try:
         while True:
-            time.sleep(PAGE_S)
+            pause(PAGE_S)
     except KeyboardInterrupt:
         say("\nstopping all regions")

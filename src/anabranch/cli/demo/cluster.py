@@ -27,6 +27,7 @@ from anabranch.cli.cluster_servers import (
 from anabranch.cli.cluster_view import view_of
 from anabranch.cli.demo.story import Late
 from anabranch.cli.failures import Failed
+from anabranch.cli.interrupts import pause
 from anabranch.config.settings import GOSSIP_PORT_ABOVE
 
 NAMES: Final = ("eu", "us", "ap", "sa", "af")
@@ -152,7 +153,7 @@ class DemoCluster:
         while not is_so():
             if time.monotonic() > deadline:
                 raise Late(f"not within {seconds:.0f} s: {what}")
-            time.sleep(POLL_S)
+            pause(POLL_S)
 
     def spread(self) -> float:
         """Wait until all regions have what some region has now; returns the seconds."""

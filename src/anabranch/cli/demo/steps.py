@@ -271,19 +271,24 @@ def _archive(cluster: DemoCluster, *, with_spark: bool) -> StoryStep:
     lake = str(cluster.directory / "lake")
     url = f"redis://{HOST}:{cluster.members[0].port}"
     words = ["spark", "archive", lake, "--streams", STREAM, "-u", url, "--master", "local[2]"]
-    try:
-        job = subprocess.run(  # noqa: S603 - our own program
+    complaint = cluster.directory / "archive.log"
+    with (
+        complaint.open("wb") as output,
+        subprocess.Popen(  # noqa: S603 - our own program
             [sys.executable, "-m", "anabranch", *words, "--json"],
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=ARCHIVE_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise Late(f"the archive is not complete after {ARCHIVE_S:.0f} s") from None
+            stdout=subprocess.DEVNULL,
+            stderr=output,
+        ) as job,
+    ):
+        try:
+            cluster.until(lambda: job.poll() is not None, "the archive is complete", ARCHIVE_S)
+        finally:
+            job.kill()
     if job.returncode:
-        raise Late(f"the archive failed: {' '.join(job.stderr.split())[-300:]}")
+        raise Late(
+            f"the archive failed: {' '.join(complaint.read_text(errors='replace').split())[-300:]}"
+        )
     import deltalake  # noqa: PLC0415 - an extra
 
     rows = deltalake.DeltaTable(lake).to_pyarrow_table().num_rows
