@@ -80,7 +80,7 @@ def deleted_poison_stops_its_key(patch: Patch) -> None:
 
 
 def readers_are_not_woken(patch: Patch) -> None:
-    patch.setattr(apply_group, "_make_room", _nothing)
+    patch.setattr(apply_group, "wake_held_back", _nothing)
 
 
 def a_full_line_stays_full(patch: Patch) -> None:

@@ -99,7 +99,7 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
         count = 0
         if after is not None:
             chunks, count = _history(ctx, key, stream, group, request, after, budget)
-        elif not is_new or request.claim_ms is not None or _has_for(stream, group):
+        elif not is_new or request.claim_ms is not None or policed or _has_for(stream, group):
             chunks, count = _deliver(ctx, key, stream, group, request, budget)
         if after is None and not count:
             if ctx.waiter is None:
