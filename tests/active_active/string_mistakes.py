@@ -14,6 +14,7 @@ import pytest
 from anabranch.effects import kinds, prepare, streams
 from anabranch.effects.apply import _APPLY, EFFECTS
 from anabranch.stream import register
+from anabranch.stream.frozen import SHARED
 from anabranch.stream.register import Count
 from anabranch.stream.shared import Shared
 from anabranch.stream.stream import Stream
@@ -128,7 +129,7 @@ def streams_drop_strings(patch: Patch) -> None:
 
 
 def strings_not_in_snapshots(patch: Patch) -> None:
-    patch.setattr(register, "plain_writes", lambda writes: [])
+    patch.setitem(SHARED, "writes", SHARED["writes"]._replace(write=lambda _: []))
 
 
 def set_keeps_the_deadline(patch: Patch) -> None:

@@ -24,7 +24,7 @@ from anabranch.stream.ledger import Accepted
 from anabranch.stream.producer import Producers
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
-from anabranch.stream.shared import Shared, Tag
+from anabranch.stream.shared import BY_DOT, NOTHING_SHARED, Shared, Tag
 from anabranch.stream.stream import Stream
 
 _ID_BYTES = -getsizeof(1 << 127) // 16 * -16  # rounded up, as it is when it is allocated
@@ -119,9 +119,9 @@ def stream_parts(stream: Stream, samples: int = 5) -> dict[str, int]:
 
 def _shared_tables_bytes(shared: Shared) -> int:
     """The memory of tombstones and settings of several regions; 0 in a region alone."""
-    tables = shared.tables
-    if not tables:
+    if shared is NOTHING_SHARED:
         return 0
+    tables = [getattr(shared, name) for name in BY_DOT]
     # Empty tables are one object, which all streams have in common.
     size = getsizeof(shared) + sum(map(getsizeof, filter(None, tables)))
     if shared.removals is not None:
@@ -141,7 +141,7 @@ def _register_bytes(shared: Shared) -> int:
 
 def _shared_tags_bytes(shared: Shared, samples: int) -> int:
     """The memory of tags of idempotent producers of several regions; 0 in a region alone."""
-    if not shared.tables:
+    if shared is NOTHING_SHARED:
         return 0
     size = sum(map(getsizeof, filter(None, (shared.tags, shared.accepted))))
 

@@ -36,13 +36,15 @@ from anabranch.keyspace.libraries import Library
 from anabranch.keyspace.packed_table import map_of
 from anabranch.keyspace.places import Places
 from anabranch.keyspace.policies import PolicyFields
-from anabranch.keyspace.timetables import Addition, Occurrence, ScheduleFields, written
+from anabranch.keyspace.timetables import Addition, Occurrence, ScheduleFields
+from anabranch.keyspace.timetables import written as schedule_rows
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.oplog import file_kind
 from anabranch.oplog.batch import CompressionError, Compressor, expanded
 from anabranch.oplog.errors import CorruptLogError, check_mode, too_few_databases
 from anabranch.oplog.storage import ReadFile
-from anabranch.stream.frozen import FrozenStream, StreamBuilder
+from anabranch.stream.fields import restore, written
+from anabranch.stream.frozen import SHARED, FrozenStream, StreamBuilder
 from anabranch.stream.shared import Shared
 from anabranch.stream.stream import Stream
 
@@ -163,7 +165,7 @@ class _Taken:
         elif isinstance(value, StringValue):
             self.head = [STRING, database, key, deadline, value.data]
             if value.shared.is_register:  # the data follows from it
-                self.head = [SHARED_STRING, database, key, deadline, value.shared.written()]
+                self.head = [SHARED_STRING, database, key, deadline, written(value.shared, SHARED)]
         elif isinstance(value, ListValue):
             self.head = [LIST, database, key, deadline, list(value.items)]
         else:
@@ -346,7 +348,7 @@ class Snapshot:
                 yield [POLICIES, database, policies[at : at + _POLICIES]]
         for database, entries, additions in self._timetables:
             left = iter(entries.items())
-            while scheduled := written(islice(left, _SCHEDULED)):
+            while scheduled := schedule_rows(islice(left, _SCHEDULED)):
                 yield [SCHEDULED, database, scheduled]
             for at in range(0, len(additions), _SCHEDULED):
                 yield [ADDITIONS, database, additions[at : at + _SCHEDULED]]
@@ -571,7 +573,8 @@ def _load(
         note_hidden(keyspace, number, key, stream)
     elif kind == SHARED_STRING:
         builder = None
-        shared = Shared.restored(data)
+        shared = Shared()
+        restore(shared, SHARED, data)
         keyspace.replica.holds_strings = True
         bind_string(keyspace, number, key, shared, None)
         contents.keys += 1

@@ -14,8 +14,9 @@ import msgspec
 
 from anabranch.effects.codec import BODY_BYTES_MAX
 from anabranch.errors import UNREADABLE, AnabranchError
-from anabranch.oplog.batch import HEADER_BYTES, NUMBER_MAX, REPLICA_IDS_MAX
+from anabranch.oplog.batch import HEADER_BYTES, REPLICA_IDS_MAX
 from anabranch.replication.framing import CHECKSUM_BYTES, FrameType, checksum, framed
+from anabranch.stream.fields import NUMBER_MAX
 
 MODULUS: Final = 256
 """IDs of a region are congruent to its number by this modulus; a cluster has one."""
