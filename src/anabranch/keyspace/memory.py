@@ -20,8 +20,7 @@ from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.groups.pending_list import Consumer, PendingList
 from anabranch.stream.groups.runs import DeliveryRun, Runs
 from anabranch.stream.groups.shared_progress import SharedProgress
-from anabranch.stream.ledger import Accepted
-from anabranch.stream.producer import Producers
+from anabranch.stream.producer import Accepted, Producers
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared import BY_DOT, NOTHING_SHARED, Shared, Tag

@@ -62,8 +62,8 @@ from anabranch.stream.groups.pending_list import Consumer, PendingList
 from anabranch.stream.groups.progress import Creation
 from anabranch.stream.groups.runs import DeliveryRun
 from anabranch.stream.groups.shared_progress import Passed
-from anabranch.stream.ledger import Accepted
 from anabranch.stream.packed_ids import PackedIds
+from anabranch.stream.producer import Accepted
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.register import Write
 from anabranch.stream.shared import NOTHING_SHARED, Limits, Tag

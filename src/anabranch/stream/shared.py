@@ -13,8 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from anabranch.compiling import mypyc_attr
 from anabranch.stream import register
-from anabranch.stream.ledger import Accepted
-from anabranch.stream.producer import Producers
+from anabranch.stream.producer import Accepted, Producers
 from anabranch.stream.register import Cut, Write
 
 Tombstone = bytes | bool

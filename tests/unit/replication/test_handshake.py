@@ -11,7 +11,7 @@ from anabranch.keyspace.replica import Member
 from anabranch.replication import frames
 from anabranch.replication.frames import Reason
 from anabranch.replication.framing import FrameType, framed
-from anabranch.replication.handshake_checks import proof_of
+from anabranch.replication.handshake import proof_of
 from tests.support.replication_world import NAMES, Node, World
 
 

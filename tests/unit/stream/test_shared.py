@@ -9,7 +9,7 @@ import pytest
 from anabranch.stream.fields import restore, written
 from anabranch.stream.frozen import SHARED
 from anabranch.stream.joining import join_dots
-from anabranch.stream.ledger import Accepted
+from anabranch.stream.producer import Accepted
 from anabranch.stream.shared import ALL_GROUPS, Limits, Shared, Tag
 from anabranch.stream.stream import Stream
 
