@@ -104,7 +104,7 @@ class Conflicts:
         """Hold a tag that was applied."""
         held = self.held.get(tag.replica_id)
         if held is None:
-            held = self.held[tag.replica_id] = HeldTags()
+            held = self.held[tag.replica_id] = HeldTags(tag.replica_id)
         held.add(tag)
 
     def prune(self, watermark: Mapping[int, int], vector: Mapping[int, int]) -> None:
@@ -128,7 +128,7 @@ class Conflicts:
         """
         if not self.held:
             return
-        held = self.held.get(replica_id, HeldTags())
+        held = self.held.get(replica_id, HeldTags(replica_id))
         for number in numbers:
             tag = held.of_number(number + 1)
             # The effect after a tagged entry is mostly its tag: so entries make one interval.
@@ -221,7 +221,7 @@ class Conflicts:
         """Take over what :meth:`written` gave."""
         chunks, *values, processed, displaced = rows
         for replica_id, data in chunks:
-            self.held.setdefault(replica_id, HeldTags()).read(replica_id, data)
+            self.held.setdefault(replica_id, HeldTags(replica_id)).read(data)
         beaten, self.stable, self.dropped = fields.decoded(CONFLICTS, values)
         self.beaten.update(beaten)
         self.processed.read(processed)
