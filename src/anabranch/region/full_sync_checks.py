@@ -19,6 +19,7 @@ from anabranch.keyspace.replica import REPLICA, Replica, region_of
 from anabranch.keyspace.timetables import GONE_MS, MISSED, Timetables
 from anabranch.keyspace.values import StringValue
 from anabranch.oplog.errors import CorruptLogError
+from anabranch.oplog.snapshot import SENSELESS
 from anabranch.region.sent import check_fields
 from anabranch.stream import by_number
 from anabranch.stream.block import Block
@@ -78,7 +79,7 @@ def check_full_sync(theirs: Keyspace, shown: str) -> Iterator[None]:
                 yield from _check_stream(value, replica)
                 assert key in database.values or not _has_entries(value), "entries of no key"
             yield from _check_scheduled(database.timetables)
-    except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as problem:
+    except SENSELESS as problem:
         raise CorruptLogError(
             shown, 0, f"a state that makes no sense ({type(problem).__name__}: {problem})"
         ) from None

@@ -176,7 +176,7 @@ def decoded(fields: Fields, values: list[Any]) -> list[Any]:
 def restore(state: object, fields: Fields, values: list[Any]) -> None:
     """Give a new state what :func:`written` has returned; where that is empty, it stays new."""
     for (name, form), value in zip(fields.items(), values, strict=True):
-        if value != []:
+        if value or not isinstance(value, list | dict):
             part, _, attribute = name.rpartition(".")
             setattr(_field(state, part) if part else state, attribute, form.read(value))
 
