@@ -330,7 +330,13 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
             size += len(chunk[-1])
             length += sum(map(len, chunk[1:]))
             parts += chunk
-    length += chunks * _CHUNK.size
+    return _payload(parts, length + chunks * _CHUNK.size, codec, chunks, max(reached, 0))
+
+
+def _payload(
+    parts: list[bytes | array[int]], length: int, codec: int, chunks: int, reached: int
+) -> bytes:
+    """The reply with these parts, of which the first two are still empty, compressed if asked."""
     if codec == _ZSTD:
         smaller = _compress(b"".join(parts))
         if len(smaller) < length:
@@ -339,7 +345,7 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
         else:
             codec = _NONE
     parts[0] = b"$%d\r\n" % (_HEADER.size + length)
-    parts[1] = _HEADER.pack(_VERSION, int(codec == _ZSTD), 0, chunks, max(reached, 0))
+    parts[1] = _HEADER.pack(_VERSION, int(codec == _ZSTD), 0, chunks, reached)
     parts.append(b"\r\n")
     return b"".join(parts)
 
