@@ -212,7 +212,7 @@ class Conflicts:
                 for replica_id, held in self.held.items()
                 for chunk in held.chunks()
             ],
-            *fields.written(self, CONFLICTS),
+            *CONFLICTS.write(self),
             self.processed.written(),
             self.displaced.written(),
         ]
@@ -222,7 +222,7 @@ class Conflicts:
         chunks, *values, processed, displaced = rows
         for replica_id, data in chunks:
             self.held.setdefault(replica_id, HeldTags(replica_id)).read(data)
-        beaten, self.stable, self.dropped = fields.decoded(CONFLICTS, values)
+        beaten, self.stable, self.dropped = CONFLICTS.read(values)
         self.beaten.update(beaten)
         self.processed.read(processed)
         self.displaced.read(displaced)
@@ -269,11 +269,11 @@ _RANK: Final = fields.Form(
     None,
     (NUMBER.kind, int, REPLICA_ID.kind, NUMBER.kind),
 )
-CONFLICTS: Final[fields.Fields] = {
-    "beaten": table(fields.DOT, _RANK),
-    "stable": table(REPLICA_ID, fields.row(fields.pair, NUMBER, NUMBER)),
-    "dropped": fields.INTEGER,
-}
+CONFLICTS: Final = fields.FieldTable(
+    beaten=table(fields.DOT, _RANK),
+    stable=table(REPLICA_ID, fields.row(fields.pair, NUMBER, NUMBER)),
+    dropped=fields.INTEGER,
+)
 """What is written of :class:`Conflicts`, beside its parts."""
 
 GroupPlace = tuple[int, bytes, bytes]

@@ -159,7 +159,7 @@ class Replica:
         """
         return [
             self.own,
-            *fields.written(self, REPLICA),
+            *REPLICA.write(self),
             self.last_effects.written() if keeps_last_effects else None,
             self.conflicts.written(),
         ]
@@ -169,9 +169,7 @@ class Replica:
         own, *shared, last_effects, conflicts = values
         if region_of(own) == self.region:
             self.become(own)
-        vector, self.admissions, self.removed, self.flushes, *others = fields.decoded(
-            REPLICA, shared
-        )
+        vector, self.admissions, self.removed, self.flushes, *others = REPLICA.read(shared)
         self.hybrid_ms, self.cluster_id, self.former_names = others
         self.vector.update(vector)
         if last_effects is None:
@@ -236,15 +234,15 @@ class Replica:
         return max(now_ms, self.hybrid_ms + 1)
 
 
-REPLICA: Final[fields.Fields] = {
-    "vector": fields.VECTOR,
-    "admissions": nested(fields.REGION, table(DOT, row(Member, TEXT, TEXT, INTEGER))),
-    "removed": table(fields.REGION, NUMBER),
-    "flushes": table(DOT, fields.optional(NUMBER)),
-    "hybrid_ms": fields.PLACE,
-    "cluster_id": TEXT,
-    "former_names": table(fields.REGION, TEXT),
-}
+REPLICA: Final = fields.FieldTable(
+    vector=fields.VECTOR,
+    admissions=nested(fields.REGION, table(DOT, row(Member, TEXT, TEXT, INTEGER))),
+    removed=table(fields.REGION, NUMBER),
+    flushes=table(DOT, fields.optional(NUMBER)),
+    hybrid_ms=fields.PLACE,
+    cluster_id=TEXT,
+    former_names=table(fields.REGION, TEXT),
+)
 """What is written of :class:`Replica`, beside its parts."""
 
 # -- tokens: version vectors as short printable words ---------------------------------------------

@@ -43,7 +43,6 @@ from anabranch.oplog import file_kind
 from anabranch.oplog.batch import CompressionError, Compressor, expanded
 from anabranch.oplog.errors import CorruptLogError, check_mode, too_few_databases
 from anabranch.oplog.storage import ReadFile
-from anabranch.stream.fields import restore, written
 from anabranch.stream.frozen import SHARED, FrozenStream, StreamBuilder
 from anabranch.stream.shared import Shared
 from anabranch.stream.stream import Stream
@@ -157,7 +156,7 @@ class _Taken:
         elif isinstance(value, StringValue):
             self.head = [STRING, database, key, deadline, value.data]
             if value.shared.is_register:  # the data follows from it
-                self.head = [SHARED_STRING, database, key, deadline, written(value.shared, SHARED)]
+                self.head = [SHARED_STRING, database, key, deadline, SHARED.write(value.shared)]
         elif isinstance(value, ListValue):
             self.head = [LIST, database, key, deadline, list(value.items)]
         else:
@@ -556,7 +555,7 @@ def _load(
     elif kind == SHARED_STRING:
         builder = None
         shared = Shared()
-        restore(shared, SHARED, data)
+        SHARED.restore(shared, data)
         keyspace.replica.holds_strings = True
         bind_string(keyspace, number, key, shared, None)
         contents.keys += 1

@@ -32,8 +32,7 @@ from anabranch.stream.fields import (
     PLACE,
     REPLICA_ID,
     STAMP_MAX,
-    Fields,
-    check,
+    FieldTable,
     keys,
     optional,
     require,
@@ -50,14 +49,14 @@ from anabranch.stream.stream import Stream
 _COUNT: Final = row(tuple, REPLICA_ID, NUMBER, NUMBER, optional(NUMBER), NUMBER)
 _IDENTITY: Final = row(tuple, PLACE, REPLICA_ID)
 _OCCURRENCE: Final = row(tuple, PLACE, REPLICA_ID, PLACE)
-_BLOCK: Final[Fields] = {
-    "first_position": PLACE,
-    "gaps": PLACE,
-    "weight": PLACE,
-    "first_id": INTEGER,
-    "positions": optional(several(PLACE)),
-    "dead": keys(NUMBER),
-}
+_BLOCK: Final = FieldTable(
+    first_position=PLACE,
+    gaps=PLACE,
+    weight=PLACE,
+    first_id=INTEGER,
+    positions=optional(several(PLACE)),
+    dead=keys(NUMBER),
+)
 
 
 def check_full_sync(theirs: Keyspace, shown: str) -> Iterator[None]:
@@ -67,7 +66,7 @@ def check_full_sync(theirs: Keyspace, shown: str) -> Iterator[None]:
     """
     replica = theirs.replica
     try:
-        check(replica, REPLICA)
+        REPLICA.check(replica)
         yield from _check_conflicts(replica, len(theirs.databases))
         for database in theirs.databases:
             for key, value in chain(database.values.items(), database.remembered.items()):
@@ -160,7 +159,7 @@ def _plain(value: Any) -> Any:
 
 def _check_conflicts(replica: Replica, databases: int) -> Iterator[None]:
     conflicts = replica.conflicts
-    check(conflicts, CONFLICTS)
+    CONFLICTS.check(conflicts)
     require(conflicts.displaced.written(), DISPLACED.kind)
     for replica_id, held in conflicts.held.items():
         newest = 0
@@ -176,8 +175,8 @@ def _check_conflicts(replica: Replica, databases: int) -> Iterator[None]:
 
 
 def _check_stream(stream: Stream, replica: Replica) -> Iterator[None]:
-    check(stream, STREAM)
-    check(stream.producers, PRODUCERS)
+    STREAM.check(stream)
+    PRODUCERS.check(stream.producers)
     require(LEDGER.write(stream.ledger.records), LEDGER.kind)
     assert all(map(region_of, stream.logs)), "entries of no region"
     _check_shared(stream.shared, replica)
@@ -195,14 +194,14 @@ def _check_stream(stream: Stream, replica: Replica) -> Iterator[None]:
     for name, group in stream.groups.items():
         assert type(name) is bytes
         assert group.shared.creations
-        check(group, GROUP)
+        GROUP.check(group)
         group.shared.check()
         yield
 
 
 def _check_shared(shared: Shared, replica: Replica) -> None:
     """Check what regions share of a key; what was written and added must have been applied."""
-    check(shared, SHARED)
+    SHARED.check(shared)
     counts = read_counts(shared.counts)
     for replica_id, count in counts.items():
         require([replica_id, *count[:2], *count[3:5]], _COUNT.kind)
@@ -212,7 +211,7 @@ def _check_shared(shared: Shared, replica: Replica) -> None:
 
 
 def _check_log(log: RegionLog) -> Iterator[None]:
-    check(log, LOG)
+    LOG.check(log)
     for block in log.blocks:
         _check_block(block)
         yield
@@ -223,7 +222,7 @@ def _check_log(log: RegionLog) -> Iterator[None]:
 
 
 def _check_block(block: Block) -> None:
-    check(block, _BLOCK)
+    _BLOCK.check(block)
     block.check()
     ids = list(block.ids)
     assert 0 <= ids[0] <= ids[-1] <= MAX_ID

@@ -9,7 +9,8 @@ new field is one new row. Those of a stream are in :mod:`anabranch.stream.frozen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from operator import attrgetter
 from types import GenericAlias
 from typing import Annotated, Any, Final, NamedTuple, get_args
 
@@ -34,10 +35,6 @@ class Form(NamedTuple):
     """The type of what is written."""
     parts: tuple[Any, ...] = ()
     """If it is spread over the row of a table: the types of its parts."""
-
-
-Fields = Mapping[str, Form]
-"""Attributes and their forms; ``a.b`` is the attribute ``b`` of the part ``a``."""
 
 
 def _same(value: Any) -> Any:
@@ -77,16 +74,66 @@ def row(make_row: Callable[..., Any], *forms: Form) -> Form:
     return Form(write, read, GenericAlias(tuple, kinds), kinds)
 
 
-def record(new: Callable[[], Any], fields: Fields) -> Form:
+class FieldTable:
+    """The fields of a state: attributes and their forms; ``a.b`` is the attribute of a part."""
+
+    def __init__(self, **forms: Form) -> None:
+        self._forms = forms
+        self._values = attrgetter(*forms)
+        self._writes = [None if form.write is _same else form.write for form in forms.values()]
+        self._reads = [None if form.read is _same else form.read for form in forms.values()]
+        self._places = [
+            (attrgetter(part) if part else None, attribute)
+            for part, _, attribute in [name.rpartition(".") for name in forms]
+        ]
+        self.kinds = tuple([form.kind for form in forms.values()])
+
+    def write(self, state: object) -> list[Any]:
+        """The fields of a state as plain values."""
+        values: list[Any] = []
+        for write, value in zip(self._writes, self._values(state), strict=True):
+            if write is None:
+                values.append(value)
+            elif value or not isinstance(value, dict):
+                values.append(write(value))
+            else:  # most tables are empty
+                values.append([])
+        return values
+
+    def read(self, values: list[Any]) -> list[Any]:
+        """What :meth:`write` has returned, as it is in a state."""
+        return [
+            value if read is None else read(value)
+            for read, value in zip(self._reads, values, strict=True)
+        ]
+
+    def restore(self, state: object, values: list[Any]) -> None:
+        """Give a new state what :meth:`write` has returned; where that is empty, it stays new."""
+        for (part, attribute), read, value in zip(self._places, self._reads, values, strict=True):
+            if value or not isinstance(value, list | dict):
+                owner = state if part is None else part(state)
+                setattr(owner, attribute, value if read is None else read(value))
+
+    def check(self, state: object) -> None:
+        """Assert that the fields are as they may be; raises :class:`msgspec.ValidationError`."""
+        for value, form in zip(self._values(state), self._forms.values(), strict=True):
+            require(form.write(value), form.kind)
+
+
+def require(value: object, kind: Any) -> None:
+    """Assert that a value has this type; without ``builtin_types`` text counts as bytes."""
+    msgspec.convert(value, kind, builtin_types=(bytes,))
+
+
+def record(new: Callable[[], Any], fields: FieldTable) -> Form:
     """An object with these fields; ``new`` makes an empty one."""
 
     def read(values: Any) -> Any:
         state = new()
-        restore(state, fields, values)
+        fields.restore(state, values)
         return state
 
-    kinds = tuple([form.kind for form in fields.values()])
-    return Form(lambda state: written(state, fields), read, GenericAlias(tuple, kinds), kinds)
+    return Form(fields.write, read, GenericAlias(tuple, fields.kinds), fields.kinds)
 
 
 def several(form: Form) -> Form:
@@ -149,6 +196,11 @@ def nested(key: Form, inner: Form) -> Form:
     )
 
 
+def _id_of(parts: list[int]) -> int:
+    ms, seq = parts
+    return make(ms, seq)
+
+
 INTEGER: Final = plain(int)
 BOOL: Final = plain(bool)
 BYTES: Final = plain(bytes)
@@ -160,39 +212,4 @@ REPLICA_ID: Final = plain(Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)])
 DOT: Final = row(pair, REPLICA_ID, NUMBER)._replace(write=list, read=tuple)
 VECTOR: Final = table(REPLICA_ID, NUMBER)
 RANGES: Final = several(NUMBER)._replace(write=Ranges.flat, read=Ranges.of_flat)
-ID: Final = Form(split, lambda parts: make(*parts), tuple[Annotated[int, msgspec.Meta(ge=0)], int])
-
-
-def written(state: object, fields: Fields) -> list[Any]:
-    """The fields of a state as plain values."""
-    return [form.write(_field(state, name)) for name, form in fields.items()]
-
-
-def decoded(fields: Fields, values: list[Any]) -> list[Any]:
-    """The values that :func:`written` has returned, as they are in a state."""
-    return [form.read(value) for form, value in zip(fields.values(), values, strict=True)]
-
-
-def restore(state: object, fields: Fields, values: list[Any]) -> None:
-    """Give a new state what :func:`written` has returned; where that is empty, it stays new."""
-    for (name, form), value in zip(fields.items(), values, strict=True):
-        if value or not isinstance(value, list | dict):
-            part, _, attribute = name.rpartition(".")
-            setattr(_field(state, part) if part else state, attribute, form.read(value))
-
-
-def check(state: object, fields: Fields) -> None:
-    """Assert that the fields of a state are as they may be; :class:`msgspec.ValidationError`."""
-    for name, form in fields.items():
-        require(form.write(_field(state, name)), form.kind)
-
-
-def require(value: object, kind: Any) -> None:
-    """Assert that a value has this type; without ``builtin_types`` text counts as bytes."""
-    msgspec.convert(value, kind, builtin_types=(bytes,))
-
-
-def _field(state: object, name: str) -> Any:
-    for each in name.split("."):
-        state = getattr(state, each)
-    return state
+ID: Final = Form(split, _id_of, tuple[Annotated[int, msgspec.Meta(ge=0)], int])

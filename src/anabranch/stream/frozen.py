@@ -39,20 +39,17 @@ from anabranch.stream.fields import (
     RANGES,
     REPLICA_ID,
     VECTOR,
-    Fields,
+    FieldTable,
     Form,
-    decoded,
     keys,
     nested,
     optional,
     pair,
     plain,
     record,
-    restore,
     row,
     several,
     table,
-    written,
 )
 from anabranch.stream.groups.frozen_pending import FrozenPending
 from anabranch.stream.groups.group import LOCAL_REPLICA_ID, Group
@@ -66,7 +63,7 @@ from anabranch.stream.packed_ids import PackedIds
 from anabranch.stream.producer import Accepted
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.register import Write
-from anabranch.stream.shared import NOTHING_SHARED, Limits, Tag
+from anabranch.stream.shared import Limits, Shared, Tag
 from anabranch.stream.stream import Stream
 
 BLOCKS_A_RECORD: Final = 32
@@ -89,76 +86,81 @@ def _ascending(numbers: list[int]) -> SortedDict[int, None]:
 _ACCEPTED: Final = row(Accepted, INTEGER, INTEGER, INTEGER, INTEGER)
 _DEADLINES: Final = table(DOT, optional(NUMBER))
 _EPOCH: Final = row(HomeEpoch, INTEGER, INTEGER, BOOL)
-_PASSED: Final = table(REPLICA_ID, RANGES)
-_WATCH: Final[Fields] = {
-    "home": _EPOCH,
-    "closed": Form(sorted, set, list[int]),
-    "taken": _PASSED,
-    "told": table(DOT, DOT),
-    "passed": _PASSED,
-}
+_NUMBERS: Final = table(REPLICA_ID, RANGES)  # numbers of entries
+_WATCH: Final = FieldTable(
+    home=_EPOCH,
+    closed=Form(sorted, set, list[int]),
+    taken=_NUMBERS,
+    told=table(DOT, DOT),
+    passed=_NUMBERS,
+)
 HOME: Final = optional(
     record(
         GroupHome,
-        {
-            "epochs": table(DOT, _EPOCH),
-            "begun": _EPOCH,
-            "leaving": optional(_EPOCH),
-            "closed": _EPOCH,
-            "moved": _EPOCH,
-            "has_handed_over": BOOL,
-            "watch": optional(record(lambda: TakeWatch(NOWHERE), _WATCH)),
-            "repeated": keys(ID),
-            "adopted": _PASSED,
-            "twice": several(DOT),
-        },
+        FieldTable(
+            epochs=table(DOT, _EPOCH),
+            begun=_EPOCH,
+            leaving=optional(_EPOCH),
+            closed=_EPOCH,
+            moved=_EPOCH,
+            has_handed_over=BOOL,
+            watch=optional(record(lambda: TakeWatch(NOWHERE), _WATCH)),
+            repeated=keys(ID),
+            adopted=_NUMBERS,
+            twice=several(DOT),
+        ),
     )
 )
-_RUN: Final[Fields] = {"low": INTEGER, "sent": INTEGER, "last": INTEGER, "closed": BOOL}
-GROUP: Final[Fields] = {
-    "shared.creations": table(DOT, row(Creation, VECTOR, optional(ID), INTEGER)),
-    "shared.acknowledged": nested(DOT, _PASSED),
-    "shared.delivered": _PASSED,
-    "shared.hidden": _PASSED,
-    "shared.rewound": keys(REPLICA_ID),
-    "runs.discarded": table(REPLICA_ID, Form(list, _ascending, list[int])),
-    "runs.by_replica_id": nested(REPLICA_ID, several(record(lambda: DeliveryRun(0, 0, 0), _RUN))),
-    "shared.places": table(REPLICA_ID, row(Passed, INTEGER, INTEGER)),
-    "shared.offset": optional(INTEGER),
-    "home": HOME,
-}
-LOG: Final[Fields] = {
+_RUN: Final = FieldTable(low=INTEGER, sent=INTEGER, last=INTEGER, closed=BOOL)
+GROUP: Final = FieldTable(
+    **{
+        "shared.creations": table(DOT, row(Creation, VECTOR, optional(ID), INTEGER)),
+        "shared.acknowledged": nested(DOT, _NUMBERS),
+        "shared.delivered": _NUMBERS,
+        "shared.hidden": _NUMBERS,
+        "shared.rewound": keys(REPLICA_ID),
+        "runs.discarded": table(REPLICA_ID, Form(list, _ascending, list[int])),
+        "runs.by_replica_id": nested(
+            REPLICA_ID, several(record(lambda: DeliveryRun(0, 0, 0), _RUN))
+        ),
+        "shared.places": table(REPLICA_ID, row(Passed, INTEGER, INTEGER)),
+        "shared.offset": optional(INTEGER),
+        "home": HOME,
+    }
+)
+LOG: Final = FieldTable(
     **dict.fromkeys(("next_position", "trimmed", "base"), PLACE),
-    "floor": NUMBER,
-    "newest_number": NUMBER,
-    "newest_id": ID,
-    "deleted_number": NUMBER,
-    "deleted_id": ID,
-    "known_from": INTEGER,
-}
+    floor=NUMBER,
+    newest_number=NUMBER,
+    newest_id=ID,
+    deleted_number=NUMBER,
+    deleted_id=ID,
+    known_from=INTEGER,
+)
 LEDGER: Final = table(BYTES, _ACCEPTED)
-SHARED: Final[Fields] = {
-    "tombstones": table(DOT, plain(bytes | bool)),
-    "deadlines": _DEADLINES,
-    "last_ids": table(DOT, ID),
-    "deleted_ids": table(DOT, ID),
-    "surpluses": table(DOT, NUMBER),
-    "limits": table(DOT, row(Limits, INTEGER, INTEGER, INTEGER, INTEGER)),
-    "tags": nested(BYTES, nested(BYTES, table(DOT, row(Tag, ID, INTEGER, BOOL, ID)))),
-    "accepted": nested(BYTES, table(DOT, _ACCEPTED)),
-    "writes": table(DOT, row(Write, PLACE, BYTES, _DEADLINES)),
-    "counts": BYTES,
-}
-PRODUCERS: Final[Fields] = {
+SHARED: Final = FieldTable(
+    tombstones=table(DOT, plain(bytes | bool)),
+    deadlines=_DEADLINES,
+    last_ids=table(DOT, ID),
+    deleted_ids=table(DOT, ID),
+    surpluses=table(DOT, NUMBER),
+    limits=table(DOT, row(Limits, INTEGER, INTEGER, INTEGER, INTEGER)),
+    tags=nested(BYTES, nested(BYTES, table(DOT, row(Tag, ID, INTEGER, BOOL, ID)))),
+    accepted=nested(BYTES, table(DOT, _ACCEPTED)),
+    writes=table(DOT, row(Write, PLACE, BYTES, _DEADLINES)),
+    counts=BYTES,
+)
+_KEPT: Final = optional(record(Shared, SHARED))
+PRODUCERS: Final = FieldTable(
     **dict.fromkeys(("duration_s", "maxsize", "iids_added", "duplicates"), NUMBER),
-    "tables": table(BYTES, table(BYTES, row(pair, ID, INTEGER))),
-}
-STREAM: Final[Fields] = {
-    "last_id": ID,
-    "max_deleted_id": ID,
-    "added_surplus": Form(lambda count: min(max(count, _LOWEST), _HIGHEST), int, int),
-    "incarnation": INTEGER,
-}
+    tables=table(BYTES, table(BYTES, row(pair, ID, INTEGER))),
+)
+STREAM: Final = FieldTable(
+    last_id=ID,
+    max_deleted_id=ID,
+    added_surplus=Form(lambda count: min(max(count, _LOWEST), _HIGHEST), int, int),
+    incarnation=INTEGER,
+)
 """What is kept of a stream and of its parts, beside entries, pending entries and consumers."""
 
 
@@ -168,12 +170,12 @@ class FrozenStream:
     def __init__(self, stream: Stream) -> None:
         groups = list(stream.groups.items())
         self.head: list[Any] = [
-            written(stream, STREAM),
-            written(stream.producers, PRODUCERS),
-            [[replica_id, *written(log, LOG)] for replica_id, log in stream.logs.items()],
+            STREAM.write(stream),
+            PRODUCERS.write(stream.producers),
+            [[replica_id, *LOG.write(log)] for replica_id, log in stream.logs.items()],
             [_group_head(name, group) for name, group in groups],
             LEDGER.write(stream.ledger.records),
-            None if stream.shared is NOTHING_SHARED else written(stream.shared, SHARED),
+            _KEPT.write(stream.shared.kept),
         ]
         self._pending = [
             (index, replica_id, list(group.consumers), FrozenPending(pending))
@@ -235,11 +237,11 @@ class StreamBuilder:
         stream = Stream(*limits)
         if shared is not None:  # written where several regions share it
             stream = Stream.of_regions(own, *limits)
-            restore(stream.shared, SHARED, shared)
+            SHARED.restore(stream.shared, shared)
         self.stream = stream
-        restore(stream, STREAM, counters)
+        STREAM.restore(stream, counters)
         stream.ledger.records = LEDGER.read(ledger)
-        restore(stream.producers, PRODUCERS, producers)
+        PRODUCERS.restore(stream.producers, producers)
         stream.producers.tracked = sum(map(len, stream.producers.tables.values()))
         for replica_id, *values in logs:
             _restore_log(stream.log_of(replica_id), values)
@@ -249,7 +251,7 @@ class StreamBuilder:
         for name, cursors, entries_read, stamp, consumers, _, *progress in groups:
             group = stream.new_group(max(make(*pair) for _, pair in cursors), entries_read)
             if group.progress is group.shared:
-                restore(group, GROUP, progress)
+                GROUP.restore(group, progress)
             group.pending.stamp = stamp
             group.consumers = {row[0]: Consumer(*row) for row in consumers}
             stream.groups[name] = group
@@ -317,12 +319,12 @@ def _group_head(name: bytes, group: Group) -> list[Any]:
         group.pending.stamp,
         [[each.name, each.seen_ms, each.active_ms] for each in group.consumers.values()],
         [split(entry.entry_id) for entry in group.pending.released],  # redundant, see the stamps
-        *written(group, GROUP),
+        *GROUP.write(group),
     ]
 
 
 def _restore_log(log: RegionLog, values: list[Any]) -> None:
-    added, log.trimmed, log.base, log.floor, number, newest, *rest = decoded(LOG, values)
+    added, log.trimmed, log.base, log.floor, number, newest, *rest = LOG.read(values)
     log.skip_positions(added)
     log.record_newest(number, newest)
     log.deleted_number, log.deleted_id, log.known_from = rest

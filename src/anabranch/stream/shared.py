@@ -331,6 +331,11 @@ class Shared:
     # -- to be kept ---------------------------------------------------------------------------
 
     @property
+    def kept(self) -> Shared | None:
+        """What snapshots keep of it: itself, None in a region alone."""
+        return self
+
+    @property
     def is_register(self) -> bool:
         """Whether something of a string is stored."""
         return bool(self.writes or self.counts)
@@ -348,6 +353,10 @@ class _Nothing(Shared):
     """The state of a stream that no other region writes: empty tables, which cannot be changed."""
 
     keeps_key = True
+
+    @property
+    def kept(self) -> Shared | None:
+        return None
 
     def bury(self, dot: Dot, tombstone: Tombstone, unstable: Dots) -> None:
         """Do nothing: there are no concurrent creations."""

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.stream import register
-from anabranch.stream.fields import restore, written
 from anabranch.stream.frozen import SHARED
 from anabranch.stream.joining import join_streams
 from anabranch.stream.register import Count, Write, amount_of, amount_text
@@ -90,7 +89,7 @@ class Site:
 
     def copy(self) -> Site:
         shared = Shared()
-        restore(shared, SHARED, written(self.shared, SHARED))
+        SHARED.restore(shared, SHARED.write(self.shared))
         return Site(self.replica_id, shared, dict(self.vector))
 
     def joined(self, other: Site) -> Site:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from anabranch.stream.fields import restore, written
 from anabranch.stream.frozen import SHARED
 from anabranch.stream.joining import join_dots
 from anabranch.stream.producer import Accepted
@@ -69,8 +68,8 @@ def test_what_was_written_is_restored(is_filled: bool) -> None:
     fill(filled)
     shared = (filled if is_filled else empty).shared
     restored = Shared()
-    restore(restored, SHARED, written(shared, SHARED))
-    assert written(restored, SHARED) == written(shared, SHARED)
+    SHARED.restore(restored, SHARED.write(shared))
+    assert SHARED.write(restored) == SHARED.write(shared)
     assert all(getattr(restored, name) == getattr(shared, name) for name in TABLES)
     assert restored.is_blank is not is_filled
 
@@ -79,7 +78,7 @@ def test_a_table_that_was_restored_takes_more() -> None:
     filled, _ = streams()
     fill(filled)
     shared = Shared()
-    restore(shared, SHARED, written(filled.shared, SHARED))
+    SHARED.restore(shared, SHARED.write(filled.shared))
     shared.tags_of(b"q")[b"j"] = {DOT: Tag(1, 2, False)}
     shared.bury((OWN, 8), b"group", set())
     assert set(shared.tags) == {b"p", b"q"}
