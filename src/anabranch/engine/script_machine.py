@@ -105,9 +105,7 @@ class ScriptMachine(Protocol):
         """Free its memory. It cannot be used any more; no script may be under way."""
 
 
-# -- the scripts that a server knows --------------------------------------------------------------
-#
-# The scripts that a server knows, by the hash of their source. They are not part of its data.
+# -- scripts by the hash of their source; they are not part of the data ---------------------------
 
 EVALUATED_MAX: Final = 500
 """The most scripts that were only evaluated; those of SCRIPT LOAD are kept until SCRIPT FLUSH."""

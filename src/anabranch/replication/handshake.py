@@ -9,7 +9,7 @@
                               ◀──    PROOF proof, if there is a secret
                               ◀──    MEMBERS, if the side that dialled joins
 
-:mod:`handshake_checks` decides what is refused, and computes the proofs. A region that belongs to
+The checks at the end decide what is refused, and compute the proofs. A region that belongs to
 no cluster requests admission. The members admit it if its number is free, or if the epoch in which
 the number was used has ended.
 """

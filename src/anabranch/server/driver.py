@@ -1,4 +1,4 @@
-"""The event loop, its timers, and threads for work that must not block it."""
+"""The clock, the event loop, its timers, and threads for work that must not block it."""
 
 from __future__ import annotations
 

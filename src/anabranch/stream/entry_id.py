@@ -134,8 +134,6 @@ def equal_id_rank(replica_id: int) -> tuple[int, int]:
 
 # -- new IDs where several regions write ----------------------------------------------------------
 #
-# IDs of new entries where several regions write.
-#
 # A new ID is above everything that its region has seen in the key, so the order of IDs extends the
 # order of cause and effect. IDs that the server makes are unique over all regions: a region uses
 # the sequence numbers that are its own number modulo 256, and a later epoch of it, whose

@@ -119,7 +119,7 @@ class Producers:
 #
 # What bulk producers have written: for each producer ID the present batch and its progress.
 #
-# Unlike the idempotent IDs of :mod:`anabranch.stream.producer` this needs no window: a producer
+# Unlike the idempotent IDs above this needs no window: a producer
 # names its batch and the count of rows that are written, so one record determines whether a
 # repetition adds anything.
 

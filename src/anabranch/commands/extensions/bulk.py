@@ -46,7 +46,7 @@ from anabranch.stream.trimming import TrimRule
 
 # -- FROM vector LIMIT n --------------------------------------------------------------------------
 #
-# FROM vector LIMIT n: how far a reader may read that takes so many entries at once.
+# How far a reader may read that takes so many entries at once.
 #
 # The vector is JSON, ``[{"region": position, ...}, ...]`` with an object for each stream:
 # everything below these positions was read. The limit is shared among all regions of all streams
