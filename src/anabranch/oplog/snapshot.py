@@ -43,8 +43,7 @@ from anabranch.oplog import file_kind
 from anabranch.oplog.batch import CompressionError, Compressor, expanded
 from anabranch.oplog.errors import CorruptLogError, check_mode, too_few_databases
 from anabranch.oplog.storage import ReadFile
-from anabranch.stream.frozen import SHARED, FrozenStream, StreamBuilder
-from anabranch.stream.shared import Shared
+from anabranch.stream.frozen import KEPT, FrozenStream, StreamBuilder
 from anabranch.stream.stream import Stream
 
 FORMAT_VERSION: Final = 1
@@ -156,7 +155,7 @@ class _Taken:
         elif isinstance(value, StringValue):
             self.head = [STRING, database, key, deadline, value.data]
             if value.shared.is_register:  # the data follows from it
-                self.head = [SHARED_STRING, database, key, deadline, SHARED.write(value.shared)]
+                self.head = [SHARED_STRING, database, key, deadline, KEPT.write(value.shared)]
         elif isinstance(value, ListValue):
             self.head = [LIST, database, key, deadline, list(value.items)]
         else:
@@ -554,10 +553,8 @@ def _load(
         note_hidden(keyspace, number, key, stream)
     elif kind == SHARED_STRING:
         builder = None
-        shared = Shared()
-        SHARED.restore(shared, data)
         keyspace.replica.holds_strings = True
-        bind_string(keyspace, number, key, shared, None)
+        bind_string(keyspace, number, key, KEPT.read(data), None)
         contents.keys += 1
         return None
     else:

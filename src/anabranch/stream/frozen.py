@@ -150,7 +150,7 @@ SHARED: Final = FieldTable(
     writes=table(DOT, row(Write, PLACE, BYTES, _DEADLINES)),
     counts=BYTES,
 )
-_KEPT: Final = optional(record(Shared, SHARED))
+KEPT: Final = optional(record(Shared, SHARED))
 PRODUCERS: Final = FieldTable(
     **dict.fromkeys(("duration_s", "maxsize", "iids_added", "duplicates"), NUMBER),
     tables=table(BYTES, table(BYTES, row(pair, ID, INTEGER))),
@@ -175,7 +175,7 @@ class FrozenStream:
             [[replica_id, *LOG.write(log)] for replica_id, log in stream.logs.items()],
             [_group_head(name, group) for name, group in groups],
             LEDGER.write(stream.ledger.records),
-            _KEPT.write(stream.shared.kept),
+            KEPT.write(stream.shared.kept),
         ]
         self._pending = [
             (index, replica_id, list(group.consumers), FrozenPending(pending))
@@ -237,7 +237,7 @@ class StreamBuilder:
         stream = Stream(*limits)
         if shared is not None:  # written where several regions share it
             stream = Stream.of_regions(own, *limits)
-            SHARED.restore(stream.shared, shared)
+            stream.shared = KEPT.read(shared)
         self.stream = stream
         STREAM.restore(stream, counters)
         stream.ledger.records = LEDGER.read(ledger)
