@@ -113,7 +113,7 @@ class Hello(_Message, frozen=True):
     removed_you: bool = False
     """The sender's cluster has removed the receiver."""
     has_secret: bool = False
-    """The sender requires a proof and seals its frames; since protocol version 2."""
+    """The sender requires a proof and seals its frames."""
     databases: int = 0
     """How many databases the sender has; 0: it does not say."""
 
@@ -124,13 +124,9 @@ class Hello(_Message, frozen=True):
 
 
 class Welcome(_Message, frozen=True):
-    """The answer; ``facts`` are the bytes of a :class:`Hello`, which the proofs cover.
-
-    The proof is empty, because the side that dialled proves first. Version 1 sent a proof here.
-    """
+    """The answer; ``facts`` are the bytes of a :class:`Hello`, which the proofs cover."""
 
     facts: bytes
-    proof: bytes
 
 
 class Proof(_Message, frozen=True):

@@ -78,7 +78,7 @@ class Handshaker:
     def _facts(self, known_epoch: int, *, removed_you: bool = False) -> Hello:
         config = self._config
         return Hello(
-            *spoken(config), self._replica.cluster_id, self._links.region, config.name,
+            *config.protocol, self._replica.cluster_id, self._links.region, config.name,
             epoch_of(self._links.replica_id), config.run_id, config.feature_level, MODULUS,
             config.host, config.port, known_epoch, self._links.chance.randbytes(NONCE_BYTES),
             removed_you, bool(config.secret), config.databases,
@@ -89,7 +89,7 @@ class Handshaker:
         theirs = frames.decode(Hello, body)
         session.theirs = theirs
         check_version(theirs, self._config)
-        self._check_secrets(theirs)
+        check_secrets(theirs=theirs.has_secret, ours=bool(self._config.secret))
         self._links.refuse_if_set_back()
         if not theirs.cluster_id:
             self._links.refuse_if_expelled()
@@ -97,13 +97,8 @@ class Handshaker:
         removed_you = self._links.membership.was_removed(theirs.region)
         known_epoch = self._known_epoch(theirs, now_ms)
         session.facts = frames.packed(self._facts(known_epoch, removed_you=removed_you))
-        self._links.send(session, frames.Welcome(session.facts, b""))
+        self._links.send(session, frames.Welcome(session.facts))
         session.stage = Stage.PROOF
-
-    def _check_secrets(self, theirs: Hello) -> None:
-        """Refuse a side of this version if only one of both has a secret; version 1 proves it."""
-        if theirs.protocol_high >= SEALED_SINCE:
-            check_secrets(theirs=theirs.has_secret, ours=bool(self._config.secret))
 
     def _known_epoch(self, theirs: Hello, now_ms: float) -> int:
         """The newest epoch of a region, to be reported to that region; -1 for none.
@@ -192,10 +187,9 @@ class Handshaker:
         session.theirs = theirs
         session.facts = message.facts
         check_version(theirs, self._config)
-        self._check_secrets(theirs)
+        check_secrets(theirs=theirs.has_secret, ours=bool(self._config.secret))
         secret = self._config.secret
         if not secret:
-            check_proof(message.proof, secret, b"welcome", session.hello, session.facts)
             self._go_on(session, theirs, now_ms)
             return
         proof = proof_of(secret, b"proof", session.hello, session.facts)
@@ -335,12 +329,7 @@ class Handshaker:
 # itself is never sent. The side that dialled proves first, so that a stranger who only connects
 # gets nothing from which to guess the secret. Frames after the proofs are sealed (:mod:`sealing`).
 # Before the proofs only the protocol version, and whether there is a secret, are checked.
-#
-# In version 1 the WELCOME contained the proof, and nothing was sealed. Regions without a secret
-# still speak version 1, regions with a secret do not.
 
-SEALED_SINCE = 2
-"""The first protocol version in which the side that dialled proves first, and frames are sealed."""
 
 UNKNOWN_RETRY_MS = 1000
 """The time that an admission takes to reach this region."""
@@ -380,15 +369,9 @@ def check_secrets(*, theirs: bool, ours: bool) -> None:
         raise Refusal(Reason.SECRET, "a secret is configured here, and the other side has none")
 
 
-def spoken(config: ReplicationConfig) -> tuple[int, int]:
-    """The lowest and the highest supported protocol version."""
-    low, high = config.protocol
-    return (max(low, SEALED_SINCE) if config.secret else low), high
-
-
 def check_version(theirs: Hello, config: ReplicationConfig) -> None:
     """Refuse a side that shares no protocol version with this one."""
-    low, high = spoken(config)
+    low, high = config.protocol
     if theirs.protocol_high < low or theirs.protocol_low > high:
         raise Refusal(
             Reason.VERSION,

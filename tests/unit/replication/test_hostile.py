@@ -200,7 +200,7 @@ def test_no_bytes_raise(seed: int) -> None:
             lambda: frames.FullSyncBegin(vector()),
             lambda: frames.FullSyncEnd(number),
             lambda: frames.Proof(b"x"),
-            lambda: frames.Welcome(b"x", b"y"),
+            lambda: frames.Welcome(b"x"),
             lambda: frames.Members("c", []),
             lambda: frames.Hello(
                 1, 1, "c", chance.randint(1, 5), "x", 0, "run", 1, 256, "h", 1, -1, b"n"
