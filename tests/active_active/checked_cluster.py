@@ -246,7 +246,7 @@ class CheckedCluster(Comparison):
 
     def _read(self, number: int, which: int) -> int:
         node, reader = self.node(number), self.wanderers[which]
-        if self.shown(node, reader.key).has_string_alone:
+        if self.shown(node, reader.key).is_small:
             return 0
         words = ["AB.READ", "COUNT", reader.count, "STREAMS", reader.key, reader.cursor]
         ((_, cursor, entries),) = node.do(*words)
@@ -547,7 +547,7 @@ class CheckedCluster(Comparison):
             if len(facts) > 1 and all(fact.yields for fact in facts) and not self.is_copied:
                 assert len(tagged) <= 1, f"{pid!r} {iid!r} made {tagged}"
                 self.reached["collapse"] += 1
-            if shown.has_string_alone:
+            if shown.is_small:
                 continue
             reply = node.do("XADD", key, "IDMP", pid, iid, "*", "f", "again")
             assert id_of(reply) == shown.answer(facts), (

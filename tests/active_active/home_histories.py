@@ -23,9 +23,13 @@ REGIONS: Final = 3
 class HomeHistory:
     """The life of a seed; ``reached`` counts what it has come to."""
 
-    def __init__(self, seed: int, *, forces: int = 1) -> None:
-        """At most so many forced takes: what overlapping ones repeat is not known exactly."""
+    def __init__(self, seed: int, *, forces: int = 1, full_syncs: bool = False) -> None:
+        """At most so many forced takes: what overlapping ones repeat is not known exactly.
+
+        ``full_syncs``: these come in place of effects, too; a hand-over may be in many pieces.
+        """
         self.chance = random.Random(seed)
+        self.full_syncs = full_syncs
         self.mesh = Mesh(REGIONS)
         self.forces = forces
         self.reached: Counter[str] = Counter()
@@ -63,7 +67,10 @@ class HomeHistory:
             self._acknowledge(node)
         elif dice < 0.75:
             source, target = self.chance.sample(list(self.mesh.nodes), 2)
-            if self.mesh.is_up(source, target):
+            if self.full_syncs and self.chance.random() < 0.2:
+                self.mesh.send_full_sync(source, target)
+                self.reached["full sync"] += 1
+            elif self.mesh.is_up(source, target):
                 self.mesh.send(source, target)
         elif dice < 0.83:
             node.tick()
@@ -125,7 +132,7 @@ class HomeHistory:
     def finish(self) -> None:
         """Heal everything, and check what must hold then."""
         self.mesh.cut_links.clear()
-        for _ in range(4):  # hand-overs follow each other
+        for _ in range(60 if self.full_syncs else 4):  # hand-overs follow each other
             self.mesh.settle()
             for node in self.mesh.nodes.values():
                 node.tick()

@@ -18,7 +18,7 @@ from anabranch.stream.frozen import SHARED
 from anabranch.stream.register import Count
 from anabranch.stream.shared import Shared
 from anabranch.stream.stream import Stream
-from tests.active_active.histories import say
+from tests.active_active.histories import History, say
 from tests.active_active.strings import StringHistory
 
 __all__ = ["MISTAKES", "SEEDS", "first_seed"]
@@ -120,10 +120,10 @@ def deadline_of_any_write(patch: Patch) -> None:
 def streams_drop_strings(patch: Patch) -> None:
     note = streams.note_hidden
 
-    def drop(keyspace: Any, db: int, key: bytes, stream: Stream) -> None:
-        if stream.exists and stream.shared.is_register:
-            stream.shared.writes = {}
-        note(keyspace, db, key, stream)
+    def drop(keyspace: Any, db: int, key: bytes, shared: Shared, stream: Stream | None) -> None:
+        if stream is not None and stream.exists and shared.is_register:
+            shared.writes = {}
+        note(keyspace, db, key, shared, stream)
 
     patch.setattr(streams, "note_hidden", drop)
 
@@ -164,33 +164,39 @@ MISTAKES: Final[dict[str, Callable[[Patch], None]]] = {
 }
 
 
-def first_seed(build_in: Callable[[Patch], None], begin_with: int = 1) -> int | None:
+def first_seed(
+    build_in: Callable[[Patch], None],
+    begin_with: int = 1,
+    history: type[History] = StringHistory,
+) -> int | None:
     """The first seed that goes wrong with a mistake; None if none of :data:`SEEDS` does."""
     for seed in (begin_with, *range(1, SEEDS + 1)):
         with pytest.MonkeyPatch.context() as patch:
             build_in(patch)
-            if _goes_wrong(seed):
+            if _goes_wrong(history, seed):
                 return seed
     return None
 
 
-def _goes_wrong(seed: int) -> bool:
+def _goes_wrong(history: type[History], seed: int) -> bool:
     try:
-        StringHistory(seed).run()
+        history(seed).run()
     except Exception:
         return True
     return False
 
 
-def main() -> int:
+def main(
+    mistakes: dict[str, Callable[[Patch], None]], history: type[History] = StringHistory
+) -> int:
     """Find all of them."""
     missed = 0
-    for name, build_in in MISTAKES.items():
-        seed = first_seed(build_in)
+    for name, build_in in mistakes.items():
+        seed = first_seed(build_in, 1, history)
         missed += seed is None
         say(f"| {name} | {'**not found**' if seed is None else seed} |")
     return min(missed, 1)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(MISTAKES))

@@ -88,7 +88,7 @@ _MIX: Final[list[tuple[Callable[[History, Node, bytes], Command | None], float]]
 ]  # fmt: skip
 
 
-def main() -> int:
+def main(history: type[History]) -> int:
     """Run some seeds; print those that fail."""
     import argparse
     import traceback
@@ -99,7 +99,7 @@ def main() -> int:
     failed = 0
     for seed in range(first, last + 1):
         try:
-            StringHistory(seed).run()
+            history(seed).run()
         except Exception:
             failed += 1
             histories.say(f"seed {seed}: {traceback.format_exc(limit=-3)}")
@@ -108,4 +108,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(StringHistory))

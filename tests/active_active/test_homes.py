@@ -9,9 +9,10 @@ from typing import Any
 import hiredis
 import pytest
 
-from anabranch.effects import apply_homes
+from anabranch.effects import apply_homes, kinds
 from anabranch.keyspace import policies as policies_module
 from anabranch.node.persistence import Persistence
+from anabranch.region.leases import Leasing
 from anabranch.simulator.exploration.search import Search
 from anabranch.simulator.exploration.worlds import world_named
 from anabranch.stream.groups.group import Group
@@ -41,6 +42,28 @@ def test_histories() -> None:
         history.run()
         reached += history.reached
     assert {name for name, least in REACHED.items() if reached[name] < least} == set()
+
+
+def test_histories_with_hand_overs_in_many_pieces(monkeypatch: Patch) -> None:
+    one_piece_at_a_time(monkeypatch)
+    reached: Counter[str] = Counter()
+    for seed in SEEDS[:12]:
+        history = HomeHistory(seed, forces=0, full_syncs=True)
+        history.run()
+        reached += history.reached
+    assert min(reached[each] for each in ("MOVE", "full sync", "ended")) > 5
+
+
+def one_piece_at_a_time(patch: Patch) -> None:
+    """Each pending entry is handed over in a turn of its own."""
+
+    def hand_over_one(self: Leasing) -> bool:
+        hand_over(self)
+        return False
+
+    hand_over = Leasing._hand_over_pieces
+    patch.setattr(Leasing, "_hand_over_pieces", hand_over_one)
+    patch.setattr(apply_homes, "HANDED_ENTRIES", 1)
 
 
 @pytest.mark.parametrize("name", WORLDS)
@@ -223,6 +246,43 @@ def test_a_move_takes_what_is_pending_along() -> None:
     assert [row[0] for row in eu.do("XPENDING", "s", "g", "-", "+", 9)] == [b"3-1", b"4-1"]
     assert read(eu) == []
     assert shown(eu)["epoch"] == shown(us)["epoch"] == 2
+
+
+def test_a_hand_over_in_pieces_goes_on_over_restarts_and_full_syncs(monkeypatch: Patch) -> None:
+    one_piece_at_a_time(monkeypatch)
+    mesh, eu, us = begun(6)
+    assert len(read(eu, "COUNT", 4)) == 4
+    eu.do("AB.HOME", "MOVE", "s", "GROUP", "g", "r2")
+    tick_until(eu, 1)
+    mesh.settle()
+    assert eu.do("XACK", "s", "g", "1-1", "4-1") == 2
+    with pytest.raises(hiredis.ReplyError, match="HOMED"):
+        read(us)
+    eu.restart()  # it begins anew
+    eu.host.regions = eu.exchange
+    eu.issued.clear()
+    tick_until(eu, 2)
+    mesh.send_full_sync(1, 2)  # in place of these pieces
+    assert shown(eu)["state"] == b"hands over"
+    tick_until(eu, 3)
+    assert shown(eu)["state"] == b"other region"
+    mesh.settle()
+    assert shown(us)["state"] == b"waits for a hand-over"
+    for _ in range(8):
+        settle(mesh)
+    assert shown(us)["state"] == b"here"
+    assert [row[0] for row in us.do("XPENDING", "s", "g", "-", "+", 9)] == [b"2-1", b"3-1"]
+    assert read(us) == [b"5-1", b"6-1"]
+
+
+def tick_until(node: Node, pieces: int) -> None:
+    """Let time pass until a region has handed over so many pieces."""
+    for _ in range(20):
+        if sum(isinstance(effect, kinds.HandOver) for effect in node.issued) == pieces:
+            return
+        node.sync()
+        node.tick()
+    raise AssertionError("it does not hand over")
 
 
 def test_a_forced_take_reports_what_was_delivered_twice() -> None:

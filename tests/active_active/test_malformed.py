@@ -9,6 +9,7 @@ from anabranch.effects import kinds
 from anabranch.effects.codec import SENT_IDS_MAX, EffectFormatError, plain
 from anabranch.oplog.batch import Batch
 from anabranch.region.sent import SentUnit
+from anabranch.stream.elements import places_between
 from tests.support.mesh import Mesh
 
 GOOD = plain(kinds.Expire(0, b"s", None))
@@ -45,7 +46,23 @@ TAG = kinds.Remember(0, b"s", b"p", b"i", ID, 1)
 SCHEDULED = kinds.ScheduleEntry(0, b"s", b"h", 1, 5, b"*2\r\n$1\r\nf\r\n$1\r\nv\r\n")
 ADVANCED = kinds.AdvanceScheduled(0, b"s", [])
 
+PLACE = places_between(b"", b"\xff", 2, 1, 1)[0]
+MEMBERS = kinds.PutElements(0, b"s", "set", [b"a", b"b"], [], "sadd")
+ITEMS = kinds.PutElements(0, b"s", "list", [PLACE], [b"a"], "rpush")
+TAKEN = kinds.TakeElements(0, b"s", "list", [PLACE, PLACE], "lpop")
+
 MALFORMED = {
+    "elements of an unknown kind": [GOOD, changed(MEMBERS, kind="zset")],
+    "elements with an unknown event": [GOOD, changed(MEMBERS, event="zadd")],
+    "no elements": [GOOD, changed(MEMBERS, places=[])],
+    "members with items": [GOOD, changed(MEMBERS, items=[b"x", b"y"])],
+    "one member twice": [GOOD, changed(MEMBERS, places=[b"a", b"a"])],
+    "fewer items than places": [GOOD, changed(ITEMS, items=[])],
+    "a place that is none": [GOOD, changed(ITEMS, places=[PLACE[:-1]])],
+    "a place at the end of all": [GOOD, changed(ITEMS, places=[b"\xff" * 25])],
+    "half a range of places": [GOOD, changed(TAKEN, places=[PLACE])],
+    "a range of no places": [GOOD, changed(TAKEN, places=[b"a", b"b"])],
+    "places that are no bytes": [GOOD, [48, 0, b"s", "set", [1], [], ""]],
     "a scheduled entry without values": [GOOD, changed(SCHEDULED, fields=b"*0\r\n")],
     "a scheduled entry that is cut off": [GOOD, changed(SCHEDULED, fields=SCHEDULED.fields[:-1])],
     "a scheduled entry that is none": [GOOD, changed(SCHEDULED, fields=b"")],
@@ -132,8 +149,9 @@ def test_what_those_batches_are_made_of_is_applied() -> None:
         plain(kinds.Delete(0, b"s", expired=False, positions=[(2, 3)])),
         add(position=3),
         *(plain(SCHEDULED), changed(ADVANCED, rows=[(b"h", 1, 2, 5, 9, 1)])),
+        *(plain(MEMBERS), plain(ITEMS), plain(TAKEN)),
     ]
-    node.region.merging.apply([Batch(2, 1, 10, 1, 0, 0, arrays, {})])
+    node.region.merging.apply([Batch(2, 1, 13, 1, 0, 0, arrays, {})])
     assert [
         entry.at_ms for entry in node.region.keyspace.databases[0].timetables.entries.values()
     ] == [9]

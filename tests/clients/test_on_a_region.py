@@ -38,14 +38,21 @@ from tests.clients.test_redis_exporter import (
 from tests.clients.test_script_users import (
     test_a_rate_limit_holds_for_several_processes as limits_hold,
 )
-from tests.clients.test_script_users import test_register_script_of_redis_py
+from tests.clients.test_script_users import (
+    test_register_script_of_redis_py,
+)
 from tests.clients.test_taskiq import (
     notes,
     start,
     test_what_a_killed_worker_left_is_done_by_another,
 )
 from tests.clients.test_valkey_glide import test_group_round_trip as test_glide_reads_in_a_group
-from tests.clients.test_walrus import db, test_a_stream_is_a_container
+from tests.clients.test_walrus import (
+    db,
+    test_a_stream_is_a_container,
+    test_locks_limits_and_counters,
+    test_small_lists_and_sets,
+)
 from tests.support.inspection import mistakes
 from tests.support.programs import assert_every_check_passes
 from tests.support.servers import AnabranchServer, free_port
@@ -67,7 +74,9 @@ __all__ = [
     "test_its_consumers_share_the_entries_of_a_stream",
     "test_its_lock_lets_one_in_at_a_time",
     "test_keys_are_found_and_deleted_by_a_pattern",
+    "test_locks_limits_and_counters",
     "test_register_script_of_redis_py",
+    "test_small_lists_and_sets",
     "test_subscribers_of_a_stream_get_every_message",
     "test_values_are_kept_and_deleted",
     "test_values_are_kept_counted_and_deleted",
@@ -86,11 +95,8 @@ def real_server() -> Iterator[AnabranchServer]:
         assert not mistakes(server)
 
 
-def test_values_of_other_types_are_refused_with_the_reason(server: AnabranchServer) -> None:
+def test_whole_ids_are_refused_with_the_reason(server: AnabranchServer) -> None:
     with redis.Redis(port=server.port) as client:
-        for use in (lambda: client.lpush("k", "v"), lambda: client.sadd("k", "v")):
-            with pytest.raises(redis.ResponseError, match="keeps streams, strings and counters"):
-                use()
         assert client.xadd("s", {"f": "v"}).endswith(b"-1"), "the number of the region"
         with pytest.raises(redis.ResponseError, match="xadd-id-uniqueness-mode is strict"):
             client.xadd("s", {"f": "v"}, id="9999999999999-1")
@@ -113,7 +119,10 @@ def test_the_lock_of_redis_py_excludes_clients_of_the_region(server: AnabranchSe
         second.release()
 
 
-@pytest.mark.parametrize("strategy", ["FixedWindowRateLimiter", "SlidingWindowCounterRateLimiter"])
+@pytest.mark.parametrize(
+    "strategy",
+    ["FixedWindowRateLimiter", "MovingWindowRateLimiter", "SlidingWindowCounterRateLimiter"],
+)
 def test_limits_of_several_processes_hold(server: AnabranchServer, strategy: str) -> None:
     limits_hold(server, strategy)
 

@@ -42,13 +42,17 @@ from anabranch.replication.peer import PeerSession, Stage
 from anabranch.replication.receiving import Receiver
 from anabranch.stream.entry_id import text
 from anabranch.stream.stream import Stream
+from tests.active_active.elements import ElementHistory
 from tests.active_active.histories import History
+from tests.active_active.strings import StringHistory
 from tests.fuzzing.mutations import changed_bytes, changed_tree
 from tests.fuzzing.running import Outcomes, program
 from tests.support.mesh import Node, Unit
 from tests.support.region_harness import FakeClock, FakeHost
 
 __all__ = ["run"]
+
+HISTORIES: Final = (History, History, StringHistory, ElementHistory)
 
 CASES_A_STAGE: Final = 200
 """With as many changes of one unit the next stage begins."""
@@ -95,7 +99,7 @@ def moments(seed: int) -> list[Moment]:
     while not found:
         Node.receive = receive  # type: ignore[method-assign]
         try:
-            History(seed).run()
+            HISTORIES[seed % len(HISTORIES)](seed).run()
         except (AssertionError, hiredis.ReplyError):  # for histories to find
             found.clear()
         finally:
@@ -210,13 +214,21 @@ class Target:
         reader = hiredis.Reader()
         for database in self.region.keyspace.databases:
             for key, value in [*database.values.items(), *database.remembered.items()]:
-                assert isinstance(value, Stream)
+                is_there = key in database.values and key not in database.deadlines
+                asks = closely and is_there and not database.index
+                if asks:
+                    self.ask(reader, [b"AB.INFO", key], [b"AB.DIGEST", key])
+                if not isinstance(value, Stream):
+                    for elements in value.shared.elements.values():
+                        elements.check()
+                    if asks:
+                        self.ask(reader, [b"DUMP", key])
+                    continue
                 value.check()
                 check_entries(value)
-                is_there = key in database.values and key not in database.deadlines
-                if closely and is_there and not database.index:
-                    self.ask(reader, [b"XRANGE", key, b"-", b"+"], [b"AB.INFO", key],
-                             [b"XINFO", b"STREAM", key, b"FULL"], [b"AB.DIGEST", key])  # fmt: skip
+                if asks:
+                    self.ask(reader, [b"XRANGE", key, b"-", b"+"],
+                             [b"XINFO", b"STREAM", key, b"FULL"])  # fmt: skip
         if closely:
             self.clock.us += 60_000_000
             for _ in range(3):

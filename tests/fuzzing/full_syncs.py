@@ -21,8 +21,7 @@ from anabranch.oplog.errors import LogError
 from anabranch.oplog.file_kind import HEADER_BYTES
 from anabranch.oplog.snapshot import Contents, Snapshot, framed, records_in
 from anabranch.scheduling import in_one_go
-from tests.active_active.histories import History
-from tests.fuzzing.batches import Moment, Target
+from tests.fuzzing.batches import HISTORIES, Moment, Target
 from tests.fuzzing.mutations import changed_bytes, changed_tree
 from tests.fuzzing.running import Outcomes, program
 from tests.support.mesh import Node, Unit
@@ -63,7 +62,7 @@ def arrivals(seed: int) -> list[Arrival]:
     while not found:
         Node.join = join  # type: ignore[method-assign]
         try:
-            History(seed).run()
+            HISTORIES[seed % len(HISTORIES)](seed).run()
         except (AssertionError, hiredis.ReplyError):  # for histories to find
             found.clear()
         finally:

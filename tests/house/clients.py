@@ -80,7 +80,7 @@ CLIENTS = (
         "python",
         "walrus",
         "streams, groups, time series, locks, rate limits, counters, cache, lists, sets",
-        "streams and groups",
+        "streams, groups, locks, limits, lists, sets",
         "scripts need `anabranch[lua]`; `Hash`, `ZSet`, `BitField` and what is made of them do not "
         "work",
     ),
@@ -89,7 +89,8 @@ CLIENTS = (
         "python",
         "script_users",
         "its `Redlock` on three servers",
-        "not tried; three regions of one cluster are no three masters",
+        "`Redlock` with one region, `RedisSet`, `RedisList`; three regions of one cluster are no "
+        "three masters",
         "needs `anabranch[lua]`",
     ),
     Client(
@@ -97,7 +98,7 @@ CLIENTS = (
         "python",
         "script_users",
         "three strategies of rate limits, by several processes at once",
-        "fixed windows and sliding counters; a moving window is a list",
+        "yes",
         "needs `anabranch[lua]`",
     ),
     Client(
@@ -308,7 +309,14 @@ BY_HAND = (
         "streams",
     ),
     ("channels-redis 4.3.0, pubsub", "PyPI", "a message to a group", "yes", "yes"),
-    ("@socket.io/redis-streams-adapter 0.3.1", "npm", "emit over a stream", "yes", "yes"),
+    (
+        "@socket.io/redis-streams-adapter 0.3.1",
+        "npm",
+        "emit over a stream; a connection that is recovered",
+        "yes",
+        "yes",
+    ),
+    ("python-redis-lock 4.0.0", "PyPI", "lock, a waiter that is woken, extend", "yes", "yes"),
     ("Redis 2.000 for Perl", "Debian 12", "adding, ranges, groups", "yes", "yes"),
     ("Predis 1.1.10 for PHP", "Debian 12", "XADD, pipelines, transactions", "yes", "streams"),
     ("lua-redis 2.0.5", "Debian 12", "XADD, XRANGE, strings, transactions", "yes", "streams"),
@@ -329,10 +337,10 @@ BY_HAND = (
     ("telstar 1.1.3", "PyPI", "a producer, a consumer of a group", "yes", "not tried again"),
     ("atomic-redis-streams 0.1.0", "PyPI", "a handler without state", "yes", "not tried again"),
     ("redisaq 0.1.5", "PyPI", "a producer, a consumer of a group", "yes", "not tried again"),
-    ("cashews 7.6.0", "PyPI", "cache, lock", "yes", "not tried again"),
-    ("redlock 4.2.0", "npm", "lock and unlock", "yes", "not tried again"),
-    ("redis-semaphore 5.8.0", "npm", "`Mutex`", "yes", "not tried again"),
-    ("node-resque 9.7.1", "npm", "adding to a queue", "yes", "no: lists"),
+    ("cashews 7.6.0", "PyPI", "cache, lock", "yes", "yes"),
+    ("redlock 4.2.0", "npm", "lock, extend and unlock", "yes", "yes"),
+    ("redis-semaphore 5.8.0", "npm", "`Mutex`", "yes", "yes"),
+    ("node-resque 9.7.1", "npm", "adding to a queue", "yes", "yes"),
     ("redis-semaphore 5.8.0", "npm", "`Semaphore`", "no: ZREMRANGEBYSCORE", "no"),
     ("bee-queue 2.0.0", "npm", "adding a job", "no: HEXISTS", "no"),
     ("Symfony Messenger 5.4.53", "Debian 12", "taking a message", "no: ZCOUNT", "no"),
@@ -422,13 +430,13 @@ def _page() -> Iterator[str]:
             f"| {client.region} | {count_tests(client)} | {client.notes} |\n"
         )
     yield (
-        "\n*On a region*: a region has streams, strings, counters, and messages of PUBLISH, and "
-        "refuses lists and sets with `ERR Active-Active keeps streams, strings and counters`. What "
-        "a lock promises there: [active-active.md](active-active.md#what-a-lock-promises). A "
-        "client that chooses whole IDs itself needs `xadd-id-uniqueness-mode liberal` there. The "
-        "column was found by running all tests against a region; "
-        "`tests/clients/test_on_a_region.py` runs some of them in CI. The ten libraries that are "
-        "downloaded most (npm and PyPI, November 2026) are among the tests.\n\n"
+        "\n*On a region*: what a lock promises there is in "
+        "[active-active.md](active-active.md#what-a-lock-promises), what a list that several "
+        "regions pop from promises [below it](active-active.md#lists). A client that chooses whole "
+        "IDs itself needs `xadd-id-uniqueness-mode liberal` there. The column was found by "
+        "running all tests against a region; `tests/clients/test_on_a_region.py` runs some of them "
+        "in CI. The ten libraries that are downloaded most (npm and PyPI, November 2026) are among "
+        "the tests.\n\n"
         "The core of valkey-glide is in Rust, redis-cli and redis-benchmark are in C. No client "
         "for Java or .NET is tried: their registries cannot be reached where CI runs.\n\n"
         "## What does not work\n\n"
@@ -438,8 +446,8 @@ def _page() -> Iterator[str]:
         yield f"| {library} | {needs} | {seen} |\n"
     yield (
         "\n## Tried by hand\n\n"
-        "Once, in November 2026, without a test here. A *no* has the command that is missing, or "
-        "the type that a region does not keep.\n\n"
+        "Once, in November 2026, without a test here. A *no* has the command that is "
+        "missing.\n\n"
         "| Package | From | What was tried | On a server | On a region |\n|---|---|---|---|---|\n"
     )
     for row in BY_HAND:

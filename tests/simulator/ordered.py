@@ -27,11 +27,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import pytest
 
 from anabranch.commands.table import COMMANDS
+from anabranch.config.settings import Settings
 from anabranch.effects import kinds
 from anabranch.effects.apply import apply
 from anabranch.engine.session import Session
@@ -51,10 +54,12 @@ LEASE_MS: Final = 2000
 _WORDS: Final = {
     *("ab.policy", "ab.redrive", "ab.skip", "copy", "del", "dump", "rename", "restore", "xack"),
     *(
+        "xackdel",
         "xadd",
         "xautoclaim",
         "xclaim",
         "xdel",
+        "xdelex",
         "xgroup",
         "xinfo",
         "xnack",
@@ -64,6 +69,16 @@ _WORDS: Final = {
     ),
 }
 _USED: Final = [command for command in COMMANDS if command.name in _WORDS]
+
+
+@cache
+def _checked(**settings: Any) -> Settings:
+    return Settings(**settings)
+
+
+def _settings(**settings: Any) -> Settings:
+    """A copy takes less time than to check the settings again."""
+    return copy(_checked(**settings))
 
 
 class Seen(NamedTuple):
@@ -87,7 +102,8 @@ class OrderedRun:
         chance = self.chance = random.Random(f"{seed}/ordered")
         with pytest.MonkeyPatch.context() as patch:  # a table of few commands is made quickly
             patch.setattr(region_harness, "COMMANDS", _USED)
-            self.server = Harness(stream_node_max_entries=chance.choice([100, 2]))
+            patch.setattr(region_harness, "Settings", _settings)
+            self.server = Harness(stream_node_max_entries=chance.choice([100, 2]), databases=1)
         self.effects: list[kinds.Effect] = []
         self.server.region.effects.record = self.effects.append
         self.reached = Counter[str]()
@@ -113,6 +129,7 @@ class OrderedRun:
         self.backoff = chance.random() < 0.3
         self.has_lease = chance.random() < 0.3
         self.room = chance.choice([0, 0, 0, 2])
+        self.is_wide = random.Random(f"{seed}/ordered/wide").random() > 0.6
 
     # -- the run ---------------------------------------------------------------------------------
 
@@ -128,6 +145,7 @@ class OrderedRun:
         self.do("AB.POLICY", "SET", "PATTERN", "h*", *words)
         self.do("XGROUP", "CREATE", self.name, "g", "0", "MKSTREAM")
         actions = _ACTIONS if self.chance.random() < 0.7 else (*_ACTIONS, *_DISTURBING)
+        actions = (*actions, *_RARE) if self.is_wide else actions
         weights = [weight for _, weight in actions]
         for _ in range(self.chance.choice([10, 25, 50])):
             (action, _) = self.chance.choices(actions, weights)[0]
@@ -222,9 +240,35 @@ class OrderedRun:
         for _ in range(self.chance.choice([1, 3, 12])):
             self.server.advance(200)
 
+    def drop(self) -> None:
+        """An entry is deleted, and taken from who has it."""
+        entry_id = self._some(self.live | set(self.pending))
+        if entry_id is None:
+            return
+        words: list[object] = ["DELREF", "IDS", 1, f"{entry_id}-0"]
+        if self.chance.random() < 0.5:
+            self.do("XDELEX", self.name, *words)
+        elif self.do("XACKDEL", self.name, "g", *words) == [-1]:
+            return  # it was not pending
+        self.live.discard(entry_id)
+        self.done.add(entry_id)
+        self._forget_if_unknown()
+        self.reached["dropped"] += 1
+
+    def limit(self) -> None:
+        """Other limits; readers hear of them some moments later."""
+        self._forget()
+        self.room = self.chance.choice([0, 1, 3])
+        self.waiting_max = self.chance.choice([1, 3, 100])
+        words: list[object] = ["key-waiting", self.waiting_max]
+        words += ["max-pending", f"consumer:{self.room}" if self.room else "none"]
+        self.do("AB.POLICY", "SET", "PATTERN", "h*", *words)
+        self.server.advance(150)
+        self.reached["limited"] += 1
+
     def leave(self) -> None:
         consumer = self.chance.choice(CONSUMERS)
-        if self.reader is None:
+        if self.reader is None or (self.is_wide and self.reader[1] != consumer):
             self.observe()
             self.do("XGROUP", "DELCONSUMER", self.name, "g", consumer)
             gone = [e for e, seen in self.pending.items() if seen.consumer == consumer.encode()]
@@ -297,6 +341,14 @@ class OrderedRun:
         self.done = {each for each in self.done if each <= to}
         self.is_disturbed = True
         self.reached["set back"] += 1
+
+    def pass_over(self) -> None:
+        """XCLAIM LASTID: what is before it and not pending is not delivered any more."""
+        to = self.chance.randint(self.last, len(self.key_of))
+        self.do("XCLAIM", self.name, "g", "ann", 0, "999999-0", "LASTID", f"{to}-0")
+        self.done.update(each for each in self.key_of if each <= to and each not in self.pending)
+        self.is_disturbed = True
+        self.reached["passed over"] += 1
 
     def force(self) -> None:
         """XNACK or XCLAIM with FORCE: an entry is pending again, or before its time."""
@@ -516,7 +568,8 @@ class OrderedRun:
             for entry_id in self._owned():
                 self.do("XACK", self.name, "g", f"{entry_id}-0")
                 self.done.add(entry_id)
-            self.server.advance(BACKOFF_MS + 100)
+            if self.backoff or self.has_lease:
+                self.server.advance(BACKOFF_MS + 100)
             self.read()
             self._look()
             if not self.pending and self.last >= max(self.live, default=0):
@@ -535,6 +588,7 @@ _ACTIONS: Final = (
     ("start_again", 2), ("move", 1),
 )  # fmt: skip
 _DISTURBING: Final = (("go_back", 2), ("force", 4))
+_RARE: Final = (("drop", 4), ("limit", 2), ("pass_over", 1))
 
 
 def failures(seeds: Iterable[int]) -> tuple[dict[int, str], Counter[str]]:

@@ -19,6 +19,11 @@ def test_the_order_holds_and_every_case_is_reached() -> None:
     assert not [case for case in SEEN if not reached[case]]
 
 
+@pytest.mark.parametrize("seed", [8676, 882310])
+def test_what_another_reader_is_given_wakes_one_that_has_less_then(seed: int) -> None:
+    OrderedRun(seed).run()
+
+
 def test_a_seed_gives_the_same_history() -> None:
     first, second = OrderedRun(3), OrderedRun(3)
     for run in (first, second):

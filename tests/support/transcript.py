@@ -12,9 +12,10 @@ A scenario begins with ``NAME title | mode MODE, regions N``; then one step a li
 ======================  ===========================================================================
 
 ``WHAT`` is ``error`` (of whatever text), ``ids ...`` (of the entries, in order of the reply),
-``names ...`` (of groups or consumers), ``lag GROUP N``, ``read GROUP N lag N`` (entries-read,
-too), or the whole reply. ``ids ... cursor C`` also keeps the cursor of an AB.READ, to be written
-``C`` in commands from then on, and ``payload P`` the payload of a DUMP.
+``names ...`` (of groups or consumers), ``items ...`` (of a list, or members of a set),
+``lag GROUP N``, ``read GROUP N lag N`` (entries-read, too), or the whole reply. ``ids ... cursor
+C`` also keeps the cursor of an AB.READ, to be written ``C`` in commands from then on, and
+``payload P`` the payload of a DUMP.
 
 A cluster of real processes has no clock to set. There, an ID made from the clock only has to
 carry the same region as the one that is shown; from then on it stands for it.
@@ -187,6 +188,8 @@ class _Run:
             case ["payload", name]:
                 self.kept[name] = reply
                 return isinstance(reply, bytes), True
+            case ["items", *items]:
+                return [item.decode() for item in reply], items
             case ["names", *names]:
                 return [row[b"name"].decode() for row in map(_pairs, reply)], names
             case ["lag", group, lag]:

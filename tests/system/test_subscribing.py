@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import hiredis
@@ -11,6 +12,7 @@ import pytest
 import redis
 
 from anabranch.testing import Server
+from tests.support.servers import server_in
 
 
 @pytest.fixture(scope="module")
@@ -134,3 +136,50 @@ def test_redis_py_hands_pushes_to_its_handler(server: Server, r: redis.Redis) ->
                     assert feed.connection.read_response() == 1
         assert got == added
         feed.close()
+
+
+def entries_of(push: Any) -> list[bytes]:
+    """The IDs of a push of entries of one stream."""
+    assert push[0] == b"ab.entries"
+    ((_, entries),) = push[1]
+    return [entry_id for entry_id, _ in entries]
+
+
+def test_what_a_killed_server_has_pushed_is_pending_and_nothing_is_pushed_twice(
+    tmp_path: Path,
+) -> None:
+    """A client comes back under its name, and another one is given what it leaves."""
+    words = ["AB.SUBSCRIBE", "CREDIT", "4", "GROUP", "g"]
+    with server_in(tmp_path, "--appendfsync", "always") as server:
+        raw = RawClient(server.port)
+        raw.send("AB.POLICY", "SET", "jobs", "lease", "connection:50ms")
+        raw.send("XGROUP", "CREATE", "jobs", "g", "0", "MKSTREAM")
+        raw.send(*words, "ann", "STREAMS", "jobs")
+        assert [raw.next() for _ in range(3)] == [b"OK"] * 3
+        with redis.Redis(port=server.port) as r:
+            ids = [r.xadd("jobs", {"n": number}) for number in range(6)]
+        pushed = [raw.next() for _ in range(4)]
+        assert [each for push in pushed for each in entries_of(push)] == ids[:4]
+        raw.send("XACK", "jobs", "g", ids[1].decode())
+        assert raw.next() == 1
+        assert entries_of(raw.next()) == [ids[4]]
+        server.kill()
+        raw.socket.close()
+
+        server.start()
+        ann, bob = RawClient(server.port), RawClient(server.port)
+        ann.send("XREADGROUP", "GROUP", "g", "ann", "STREAMS", "jobs", "0")
+        assert [each for each, _ in ann.next()[b"jobs"]] == [ids[0], *ids[2:5]]
+        ann.send(*words, "ann", "STREAMS", "jobs")
+        assert ann.next() == b"OK"
+        ann.send("XACK", "jobs", "g", ids[0].decode())
+        assert ann.next() == 1
+        assert entries_of(ann.next()) == [ids[5]], "nothing is pushed again to who has it"
+        bob.send(*words, "bob", "STREAMS", "jobs")
+        assert bob.next() == b"OK"
+        ann.socket.close()
+        given: list[bytes] = []
+        while len(given) < 4:
+            given += entries_of(bob.next())
+        assert sorted(given) == ids[2:]
+        bob.socket.close()

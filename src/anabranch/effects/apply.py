@@ -85,6 +85,8 @@ EFFECTS: dict[type[kinds.Effect], EffectRow] = {
     kinds.SetStrings: _alone(apply_values.set_strings),
     kinds.WriteString: _regional(apply_values.write_string),
     kinds.Increase: _regional(apply_values.increase),
+    kinds.PutElements: _regional(apply_values.put_elements),
+    kinds.TakeElements: _regional(apply_values.take_elements),
     kinds.Overwrite: _alone(apply_values.overwrite),
     kinds.Push: _alone(apply_values.push),
     kinds.Pop: _alone(apply_values.pop),

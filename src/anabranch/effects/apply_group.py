@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from anabranch.effects import kinds
 from anabranch.effects.apply_homes import note_acknowledged
-from anabranch.effects.streams import begun_stream, bind_by_state, known_stream, stream_of
+from anabranch.effects.streams import (
+    begun_stream,
+    bind_by_state,
+    known_stream,
+    stream_of,
+    wake_held_back,
+)
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import region_of
 from anabranch.stream.groups.group import Group
 from anabranch.stream.groups.pending_list import Consumer
-from anabranch.stream.groups.policy import Policed
 from anabranch.stream.groups.progress import Creation
 
 
@@ -58,14 +63,16 @@ def set_group(keyspace: Keyspace, effect: kinds.SetGroup) -> None:
     group = stream.groups[effect.group]
     group.restart(stream, keyspace.replica.vector, effect.last_id, effect.entries_read)
     keyspace.databases[effect.db].review(effect.key)  # there may be more to deliver
-    if group.policed is not None:
-        _make_room(keyspace, effect.db, effect.key, group.policed)
+    if group.policed is not None:  # in Redis readers that are blocked stay so
+        keyspace.databases[effect.db].signal(effect.key)
 
 
 def advance_group(keyspace: Keyspace, effect: kinds.AdvanceGroup) -> None:
     """Raise the last-delivered-id of a group and leave entries-read (XCLAIM LASTID)."""
     stream = stream_of(keyspace, effect.db, effect.key)
-    stream.groups[effect.group].advance(stream.logs, effect.last_id)
+    group = stream.groups[effect.group]
+    group.advance(stream.logs, effect.last_id)
+    wake_held_back(keyspace, effect.db, effect.key, group)
 
 
 def destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> None:
@@ -101,8 +108,7 @@ def delete_consumer(keyspace: Keyspace, effect: kinds.DeleteConsumer) -> None:
     stream = stream_of(keyspace, effect.db, effect.key)
     group = stream.groups[effect.group]
     group.discard_consumer(effect.consumer, stream.logs)
-    if group.policed is not None:
-        _make_room(keyspace, effect.db, effect.key, group.policed)
+    wake_held_back(keyspace, effect.db, effect.key, group)
     keyspace.databases[effect.db].review(effect.key)  # a blocked reader makes it again
 
 
@@ -112,6 +118,8 @@ def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:
     group = stream.groups[effect.group]
     if group.home is not None:
         group.home.delivers(effect.replica_id, effect.numbers)
+    if group.policed is not None and group.pending.reaches(effect.replica_id, effect.ids[0]):
+        wake_held_back(keyspace, effect.db, effect.key, group)  # it may be taken from somebody
     consumer = group.consumers[effect.consumer]
     now_ms, pending = effect.now_ms, effect.pending
     _see(consumer, now_ms, pending)
@@ -141,15 +149,9 @@ def assign(keyspace: Keyspace, effect: kinds.Assign) -> None:
         keyspace.databases[effect.db].signal(effect.key)
     else:
         if group.policed is not None:
-            _make_room(keyspace, effect.db, effect.key, group.policed)
+            wake_held_back(keyspace, effect.db, effect.key, group)
         if effect.now_ms:
             _see(owner, effect.now_ms, effect.active)
-
-
-def _make_room(keyspace: Keyspace, db: int, key: bytes, policed: Policed) -> None:
-    """Less may be pending than before: readers may wait for that by a policy."""
-    if policed.policy.room.most or policed.order is not None:
-        keyspace.databases[db].signal(key)
 
 
 def acknowledge(keyspace: Keyspace, effect: kinds.Acknowledge) -> None:
@@ -165,7 +167,7 @@ def acknowledge(keyspace: Keyspace, effect: kinds.Acknowledge) -> None:
     if effect.dots:
         group.drop_dots(effect.dots)
     if group.policed is not None:
-        _make_room(keyspace, effect.db, effect.key, group.policed)
+        wake_held_back(keyspace, effect.db, effect.key, group)
 
 
 def acknowledge_runs(keyspace: Keyspace, effect: kinds.AcknowledgeRuns) -> None:
@@ -181,8 +183,7 @@ def acknowledge_runs(keyspace: Keyspace, effect: kinds.AcknowledgeRuns) -> None:
             effect.greatest,
             ours=region_of(replica.replica_id) == replica.region,
         )
-        if group.policed is not None:
-            _make_room(keyspace, effect.db, effect.key, group.policed)
+        wake_held_back(keyspace, effect.db, effect.key, group)
 
 
 def adopt_group(keyspace: Keyspace, effect: kinds.AdoptGroup) -> None:

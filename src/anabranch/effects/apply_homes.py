@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from anabranch.effects import kinds
 from anabranch.effects.acknowledging import GroupPlace
-from anabranch.effects.adopting import SETTLED_RANGES_MAX
 from anabranch.effects.streams import known_stream
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, region_of
@@ -14,11 +14,15 @@ from anabranch.stream import by_number
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.groups.group import Group
 from anabranch.stream.groups.home import GroupHome, HomeEpoch, TakeWatch
+from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.groups.pending_list import Consumer
 from anabranch.stream.groups.progress import Logs
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared import Dot
+
+HANDED_ENTRIES: Final = 200
+"""Pending entries that are handed over at once: a millisecond in each region."""
 
 _Row = tuple[int, int, int, int, int, int]
 
@@ -26,27 +30,28 @@ _Row = tuple[int, int, int, int, int, int]
 def hand_over_of(place: GroupPlace, home: HomeEpoch) -> Iterator[kinds.HandOver]:
     """The effects by which a region hands over what is pending in it, and says whose home is next.
 
-    What it has acknowledged must be told before.
+    What it has acknowledged must be told before. Each may be a turn of its own: the next one is
+    made of what is pending then. Nothing must become pending meanwhile.
     """
     group = place.group
-    moves = _home_of(group).moves(home)
-    owners = list(group.consumers.values())
-    places = {each.name: at for at, each in enumerate(owners, 1)}
-    fresh: list[_Row] = []
-    others: list[_Row] = []
-    for replica_id, pending in group.pending.lists.items():
-        adopted = () if group.home is None else group.home.adopted.get(replica_id, ())
-        for entry in pending.between(MIN_ID, MAX_ID):
-            if entry.number and replica_id in place.stream.logs:
-                owner = 0 if entry.consumer is None else places[entry.consumer.name]
-                row = (entry.delivery_ms, entry.delivery_count)
-                some = others if entry.number in adopted else fresh
-                some.append((entry.entry_id, replica_id, entry.number, owner, *row))
-    rows = fresh + others
-    consumers = [(each.name, each.seen_ms, each.active_ms + 1) for each in owners]
-    for at in range(0, max(len(rows), 1), SETTLED_RANGES_MAX):
-        some = rows[at : at + SETTLED_RANGES_MAX]
-        is_last = at + SETTLED_RANGES_MAX >= len(rows)
+    known = _home_of(group)
+    moves = known.moves(home)
+    for number, (entries, is_last) in enumerate(_pieces(place)):
+        fresh: list[_Row] = []
+        others: list[_Row] = []
+        owners: dict[bytes, tuple[int, Consumer]] = {}
+        for replica_id, entry in entries:
+            owner = 0
+            if entry.consumer is not None:
+                consumer = group.consumers[entry.consumer.name]
+                owner, _ = owners.setdefault(consumer.name, (len(owners) + 1, consumer))
+            is_adopted = entry.number in known.adopted.get(replica_id, ())
+            row = (entry.delivery_ms, entry.delivery_count)
+            some = others if is_adopted else fresh
+            some.append((entry.entry_id, replica_id, entry.number, owner, *row))
+        if is_last:
+            for each in group.consumers.values():
+                owners.setdefault(each.name, (0, each))
         yield kinds.HandOver(
             place.db,
             place.key,
@@ -55,13 +60,29 @@ def hand_over_of(place: GroupPlace, home: HomeEpoch) -> Iterator[kinds.HandOver]
             home.number,
             home.region,
             home.forced,
-            consumers,
-            some,
-            max(len(fresh) - at, 0),
-            [] if group.home is None else list(group.home.twice),
+            [(each.name, each.seen_ms, each.active_ms + 1) for _, each in owners.values()],
+            fresh + others,
+            len(fresh),
+            list(known.twice) if is_last else [],
             moves,
             not is_last,
+            number,
         )
+
+
+def _pieces(place: GroupPlace) -> Iterator[tuple[list[tuple[int, PendingEntry]], bool]]:
+    """What is pending and has a number, some entries at a time, and whether these are the last."""
+    piece: list[tuple[int, PendingEntry]] = []
+    for replica_id, pending in list(place.group.pending.lists.items()):
+        start = MIN_ID if replica_id in place.stream.logs else MAX_ID + 1
+        while start <= MAX_ID:
+            some, upto = pending.some_between(start, MAX_ID, HANDED_ENTRIES)
+            piece += [(replica_id, each) for each in some if each.number]
+            start = upto + 1
+            if len(piece) >= HANDED_ENTRIES:
+                yield piece, False
+                piece = []
+    yield piece, True
 
 
 def taken_by(place: GroupPlace, home: HomeEpoch) -> kinds.HandOver:
@@ -129,7 +150,9 @@ def hand_over(keyspace: Keyspace, effect: kinds.HandOver) -> None:
     home.raise_to(alive, epoch)
     if sender == ours:
         if epoch.region != ours:
-            home.hand_over(epoch, _numbers_of(effect.rows), moves=effect.moves)
+            home.pass_on(_numbers_of(effect.rows))
+            if not effect.more:
+                home.hand_over(epoch, moves=effect.moves)
         elif before < epoch:
             home.take(epoch)
         return
@@ -140,14 +163,20 @@ def hand_over(keyspace: Keyspace, effect: kinds.HandOver) -> None:
     is_first = epoch.number > 0 and home.begun < epoch
     if watch is not None or is_target:
         both = [*effect.twice]
+        rows = list(filter(_was_handed_out, effect.rows))
         if is_target and not is_first:
-            both += _pending_here(place, effect.rows)
+            both += _pending_here(place, rows)
         if watch is not None:
-            both += watch.passed_among(_numbers_of(effect.rows[: effect.fresh]))
-        _note_repeated(place, home, both, watch, effect.rows)
+            fresh = filter(_was_handed_out, effect.rows[: effect.fresh])
+            both += watch.passed_among(_numbers_of(fresh))
+        _note_repeated(place, home, both, watch, rows)
     if is_target:
         _adopt(place, effect, is_first=is_first)
+    is_whole = home.is_next(sender, effect.piece, more=effect.more)
     if effect.more:
+        return
+    if not is_whole:
+        home.is_incomplete = True
         return
     if is_target and effect.moves and epoch == home.current(ours):
         home.begun = max(home.begun, epoch)
@@ -168,7 +197,7 @@ def _pending_here(place: GroupPlace, rows: Iterable[_Row]) -> list[Dot]:
         both += [
             (replica_id, entry.number)
             for entry in ([] if pending is None else pending.numbered(Ranges.of_numbers(numbers)))
-            if entry.number not in adopted
+            if entry.number not in adopted and entry.was_handed_out
         ]
     return both
 
@@ -214,10 +243,15 @@ def note_acknowledged(
         if pending is not None and not home.has_handed_over:
             adopted = home.adopted.get(replica_id, ())
             for entry in pending.numbered(Ranges([(low, high)])):
-                if entry.number not in adopted:
+                if entry.number not in adopted and entry.was_handed_out:
                     home.twice.append((replica_id, entry.number))
                     if by_number.find(log, entry.number) is not None:
                         home.repeated[entry.entry_id] = None
+
+
+def _was_handed_out(row: _Row) -> bool:
+    """Whether a consumer has got an entry of a hand-over (:class:`PendingEntry`)."""
+    return row[3] > 0 or row[5] > 0
 
 
 def _numbers_of(rows: Iterable[_Row]) -> dict[int, list[int]]:
@@ -246,7 +280,8 @@ def _adopt(place: GroupPlace, effect: kinds.HandOver, *, is_first: bool) -> None
             continue
         delivered = group.shared.delivered.get(replica_id)
         is_known = delivered is not None and number in delivered
-        if is_known and not is_first:
+        pending = group.pending.lists[replica_id].get(entry_id)
+        if is_known and not is_first and (pending is None or pending.was_handed_out):
             continue
         entry = group.pending.assign(replica_id, entry_id, owners[owner], delivery_ms, count)
         entry.number = number

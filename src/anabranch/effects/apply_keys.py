@@ -80,8 +80,8 @@ def expire(keyspace: Keyspace, effect: kinds.Expire) -> None:
     database = keyspace.databases[effect.db]
     value = database.values.get(effect.key) or begun_stream(keyspace, effect.db, effect.key)
     at_ms = value.shared.set_deadline(replica.dot, effect.at_ms, replica.knows)
-    if type(value) is StringValue:
-        at_ms = value.shared.string_deadline_of(at_ms)
+    if type(value) is not Stream:
+        at_ms = value.shared.small_deadline_of(at_ms)
     if effect.key in database.values:
         if at_ms is None:
             database.deadlines.pop(effect.key, None)

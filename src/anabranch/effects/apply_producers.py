@@ -7,7 +7,13 @@ What regions did concurrently is all kept, and one part of it counts
 from __future__ import annotations
 
 from anabranch.effects import kinds
-from anabranch.effects.streams import begun_stream, known_stream, remembered_tags, renew_producers
+from anabranch.effects.streams import (
+    begun_stream,
+    known_stream,
+    remembered_tags,
+    renew_producers,
+    wake_held_back,
+)
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, region_of
@@ -146,6 +152,8 @@ def resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
     record_processed(replica, stream, place, effect.goes, effect.stays, effect.entry_id)
     if effect.removed and effect.goes[1]:
         is_new = collapse(replica, stream, effect.goes) or is_new
+        for group in stream.groups.values():
+            wake_held_back(keyspace, *place, group)
     if is_new:
         keyspace.databases[effect.db].touch(effect.key)
 

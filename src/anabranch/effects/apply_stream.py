@@ -174,9 +174,25 @@ def trim(keyspace: Keyspace, effect: kinds.Trim) -> None:
         keyspace.deferred_free.defer(stream.trim(replica_id, position))
     database = keyspace.databases[effect.db]
     database.touch(effect.key)
-    if database.policies.rules:
-        first_id = stream.local.first_id if stream.local.length else MAX_ID
-        _let_go(database, effect.key, stream, lambda group: group.halted_below(first_id))
+    if database.policies.rules:  # a nested function here would cost time without rules, too
+        _let_go_trimmed(database, effect.key, stream)
+
+
+def _let_go_trimmed(database: Database, key: bytes, stream: Stream) -> None:
+    """Entries were trimmed: those that had stopped their keys stop them no more."""
+    first_id = stream.local.first_id if stream.local.length else MAX_ID
+    _let_go(database, key, stream, lambda group: group.halted_below(first_id))
+
+
+def _let_go_removed(database: Database, stream: Stream, effect: kinds.Remove) -> None:
+    """Single entries were removed."""
+    _let_go(
+        database,
+        effect.key,
+        stream,
+        lambda group: group.pending.with_ids(effect.ids),
+        dereferenced=effect.dereferenced,
+    )
 
 
 def _let_go(
@@ -184,12 +200,16 @@ def _let_go(
     key: bytes,
     stream: Stream,
     gone_of: Callable[[Group], Iterable[PendingEntry]],
+    *,
+    dereferenced: bool = False,
 ) -> None:
-    """Entries were removed: in groups with an order per key others need not wait for them."""
+    """Entries were removed, and perhaps were pending: by a policy, readers may wait for that."""
     for group in stream.groups.values():
         order = group.pending.order
         if order is not None:
             order.deleted(gone_of(group))
+        policed = group.policed
+        if policed is not None and policed.holds_back and (dereferenced or order is not None):
             database.signal(key)
 
 
@@ -209,7 +229,7 @@ def remove(keyspace: Keyspace, effect: kinds.Remove) -> None:
     database = keyspace.databases[effect.db]
     database.touch(effect.key)
     if database.policies.rules:
-        _let_go(database, effect.key, stream, lambda group: group.pending.with_ids(effect.ids))
+        _let_go_removed(database, stream, effect)
 
 
 def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
@@ -231,7 +251,7 @@ def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
                 group.drop_numbers(replica_id, gone)
         if database.policies.rules:
             numbered = partial(_numbered, replica_id, gone)
-            _let_go(database, effect.key, stream, numbered)
+            _let_go(database, effect.key, stream, numbered, dereferenced=effect.dereferenced)
     for replica_id, number, entry_id in effect.deleted:
         stream.log_of(replica_id).record_deleted(number, entry_id)
     stream.recount()
@@ -249,7 +269,8 @@ def dereference(keyspace: Keyspace, effect: kinds.Dereference) -> None:
     stream = known_stream(keyspace, effect.db, effect.key)
     if stream is not None:
         stream.drop_references([each for each in effect.ids if stream.find(each) is None])
-        _let_go(keyspace.databases[effect.db], effect.key, stream, lambda _group: ())
+        database = keyspace.databases[effect.db]
+        _let_go(database, effect.key, stream, lambda _group: (), dereferenced=True)
 
 
 def set_last_id(keyspace: Keyspace, effect: kinds.SetLastId) -> None:

@@ -1,18 +1,29 @@
 """Applies effects on the small values beside streams: strings, lists and sets.
 
-Where several regions write, the string of a key follows from what they share of the key
-(:mod:`anabranch.stream.register`).
+Where several regions write, the value of a key follows from what they share of the key
+(:mod:`anabranch.stream.register`, :mod:`anabranch.stream.elements`).
 """
 
 from __future__ import annotations
 
+from collections import deque
+
 from anabranch.effects import kinds
 from anabranch.effects.apply_keys import bind
-from anabranch.effects.streams import bind_string, shared_of
+from anabranch.effects.streams import bind_small, shared_of
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.values import PLAIN, RAW, TEXT, ListValue, SetValue, StringValue
+from anabranch.keyspace.values import (
+    PLAIN,
+    RAW,
+    TEXT,
+    DrawOrder,
+    ListValue,
+    SetValue,
+    StringValue,
+    Value,
+)
 from anabranch.stream.register import NO_DEADLINES, Write, amount_of
-from anabranch.stream.shared import NO_GROUP
+from anabranch.stream.shared import ELEMENTS_LEVEL, NO_GROUP, STRINGS_LEVEL, Shared
 
 
 def set_string(keyspace: Keyspace, effect: kinds.SetString) -> None:
@@ -35,7 +46,7 @@ def write_string(keyspace: Keyspace, effect: kinds.WriteString) -> None:
     """Write a string; it replaces the writes, increments and deadlines in its context."""
     replica = keyspace.replica
     replica.hybrid_ms = max(replica.hybrid_ms, effect.stamp_ms)
-    replica.holds_strings = True
+    replica.known_level = max(replica.known_level, STRINGS_LEVEL)
     shared, stream = shared_of(keyspace, effect.db, effect.key)
     dot = replica.dot
     deadlines = NO_DEADLINES if effect.at_ms is None else {dot: effect.at_ms}
@@ -43,18 +54,60 @@ def write_string(keyspace: Keyspace, effect: kinds.WriteString) -> None:
     shared.cut(effect.cuts)
     if effect.cuts:  # until every member has it, increments that it has not seen may arrive
         shared.bury(dot, NO_GROUP, replica.unstable_tombstones)
-    bind_string(keyspace, effect.db, effect.key, shared, stream)
+    bind_small(keyspace, effect.db, effect.key, shared, stream)
 
 
 def increase(keyspace: Keyspace, effect: kinds.Increase) -> None:
     """Add to a number; what was added concurrently is added, too."""
     replica = keyspace.replica
-    replica.holds_strings = True
+    replica.known_level = max(replica.known_level, STRINGS_LEVEL)
     shared, stream = shared_of(keyspace, effect.db, effect.key)
     total = amount_of(effect.total)
     assert total is not None
     shared.increase(replica.dot, effect.since, total, effect.at_ms)
-    bind_string(keyspace, effect.db, effect.key, shared, stream)
+    bind_small(keyspace, effect.db, effect.key, shared, stream)
+
+
+def put_elements(keyspace: Keyspace, effect: kinds.PutElements) -> None:
+    """Put members into a set or items into a list; they replace what was seen at their places."""
+    replica = keyspace.replica
+    replica.known_level = ELEMENTS_LEVEL
+    shared, stream = shared_of(keyspace, effect.db, effect.key)
+    elements = shared.elements_of(effect.kind)
+    order = _draw_order(keyspace, effect.db, effect.key, shared)
+    fresh = [] if order is None else [each for each in effect.places if each not in elements.puts]
+    elements.put(replica.dot, effect.places, effect.items, replica.knows)
+    shared.settle(elements)
+    bind_small(keyspace, effect.db, effect.key, shared, stream)
+    if order is not None:
+        order.add(fresh)
+        _keep_order(keyspace, effect.db, effect.key, order)
+
+
+def take_elements(keyspace: Keyspace, effect: kinds.TakeElements) -> None:
+    """Take what was seen at places out of a set or a list."""
+    replica = keyspace.replica
+    shared, stream = shared_of(keyspace, effect.db, effect.key)
+    elements = shared.elements_of(effect.kind)
+    order = _draw_order(keyspace, effect.db, effect.key, shared)
+    known = [] if order is None else [each for each in effect.places if each in elements.puts]
+    elements.take(effect.places, replica.knows)
+    shared.settle(elements)
+    bind_small(keyspace, effect.db, effect.key, shared, stream)
+    if order is not None:
+        order.remove([each for each in known if each not in elements.puts])
+        _keep_order(keyspace, effect.db, effect.key, order)
+
+
+def _draw_order(keyspace: Keyspace, db: int, key: bytes, shared: Shared) -> DrawOrder | None:
+    value = keyspace.databases[db].values.get(key)
+    return value.order if isinstance(value, SetValue) and value.shared is shared else None
+
+
+def _keep_order(keyspace: Keyspace, db: int, key: bytes, order: DrawOrder) -> None:
+    value = keyspace.databases[db].values.get(key)
+    if isinstance(value, SetValue):
+        value.order = order
 
 
 def overwrite(keyspace: Keyspace, effect: kinds.Overwrite) -> None:
@@ -81,16 +134,16 @@ def push(keyspace: Keyspace, effect: kinds.Push) -> None:
         database.put(effect.key, value)
     assert isinstance(value, ListValue)
     if effect.tail:
-        value.items.extend(effect.items)
+        _items(value).extend(effect.items)
     else:
-        value.items.extendleft(effect.items)
+        _items(value).extendleft(effect.items)
     _count_anew(keyspace, value)
     database.grown(effect.key)
 
 
 def pop(keyspace: Keyspace, effect: kinds.Pop) -> None:
     """Take items off a list's head or tail; the key of an empty list is removed."""
-    items = _list(keyspace, effect.db, effect.key).items
+    items = _items(keyspace.databases[effect.db].values[effect.key])
     take = items.pop if effect.tail else items.popleft
     for _ in range(effect.count):
         take()
@@ -99,7 +152,7 @@ def pop(keyspace: Keyspace, effect: kinds.Pop) -> None:
 
 def splice(keyspace: Keyspace, effect: kinds.Splice) -> None:
     """Replace neighbouring items of a list; the key of an empty list is removed."""
-    items = _list(keyspace, effect.db, effect.key).items
+    items = _items(keyspace.databases[effect.db].values[effect.key])
     items.rotate(-effect.index)
     for _ in range(effect.removed):
         items.popleft()
@@ -110,8 +163,7 @@ def splice(keyspace: Keyspace, effect: kinds.Splice) -> None:
 
 def remove_items(keyspace: Keyspace, effect: kinds.RemoveItems) -> None:
     """Take equal items out of a list, from its head or from its tail."""
-    value = _list(keyspace, effect.db, effect.key)
-    items = value.items
+    items = _items(keyspace.databases[effect.db].values[effect.key])
     left = abs(effect.count)
     kept: list[bytes] = []
     for item in reversed(items) if effect.count < 0 else items:
@@ -136,7 +188,7 @@ def add_members(keyspace: Keyspace, effect: kinds.AddMembers) -> None:
     assert isinstance(value, SetValue)
     if value.order is not None:
         value.order.add(effect.members)
-    value.members.update(effect.members)
+    _members(value).update(effect.members)
     _count_anew(keyspace, value)
     database.touch(effect.key)
 
@@ -147,14 +199,21 @@ def remove_members(keyspace: Keyspace, effect: kinds.RemoveMembers) -> None:
     assert isinstance(value, SetValue)
     if value.order is not None:
         value.order.remove(effect.members)
-    value.members.difference_update(effect.members)
+    _members(value).difference_update(effect.members)
     _shrunk(keyspace, effect.db, effect.key)
 
 
-def _list(keyspace: Keyspace, db: int, key: bytes) -> ListValue:
-    value = keyspace.databases[db].values[key]
+def _items(value: Value) -> deque[bytes]:
+    """The items of the list of a region alone."""
     assert isinstance(value, ListValue)
-    return value
+    assert isinstance(value.items, deque)
+    return value.items
+
+
+def _members(value: SetValue) -> set[bytes]:
+    """The members of the set of a region alone."""
+    assert isinstance(value.members, set)
+    return value.members
 
 
 def _count_anew(keyspace: Keyspace, value: StringValue | ListValue | SetValue) -> None:

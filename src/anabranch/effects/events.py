@@ -11,7 +11,7 @@ as in Redis.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from anabranch.effects import kinds
@@ -221,10 +221,10 @@ def _push(keyspace: Keyspace, effect: kinds.Push) -> list[Event]:
     ]
 
 
-def _items(keyspace: Keyspace, db: int, key: bytes) -> Sequence[bytes]:
+def _size(keyspace: Keyspace, db: int, key: bytes) -> int:
     value = _value(keyspace, db, key)
     assert isinstance(value, ListValue)
-    return value.items
+    return len(value.items)
 
 
 def _shrunk(kind: str, event: str, effect: Any, *, to_nothing: bool) -> list[Event]:
@@ -236,25 +236,56 @@ def _shrunk(kind: str, event: str, effect: Any, *, to_nothing: bool) -> list[Eve
 
 
 def _pop(keyspace: Keyspace, effect: kinds.Pop) -> list[Event]:
-    left = len(_items(keyspace, effect.db, effect.key)) - effect.count
+    left = _size(keyspace, effect.db, effect.key) - effect.count
     return _shrunk("l", "rpop" if effect.tail else "lpop", effect, to_nothing=not left)
 
 
 def _splice(keyspace: Keyspace, effect: kinds.Splice) -> list[Event]:
-    left = len(_items(keyspace, effect.db, effect.key)) - effect.removed + len(effect.items)
+    left = _size(keyspace, effect.db, effect.key) - effect.removed + len(effect.items)
     return _shrunk("l", effect.event, effect, to_nothing=not left)
 
 
 def _remove_items(keyspace: Keyspace, effect: kinds.RemoveItems) -> list[Event]:
-    left = len(_items(keyspace, effect.db, effect.key)) - abs(effect.count)
+    left = _size(keyspace, effect.db, effect.key) - abs(effect.count)
     return _shrunk("l", "lrem", effect, to_nothing=not left)
 
 
 def _add_members(keyspace: Keyspace, effect: kinds.AddMembers) -> list[Event]:
+    value = _value(keyspace, effect.db, effect.key)
+    if isinstance(value, SetValue) and set(effect.members) <= value.members:
+        return []  # they only win over more removals now
     return [
         *_created(keyspace, effect.db, effect.key),
         ("s", "sadd", effect.db, effect.key),
     ]
+
+
+def _put_there(keyspace: Keyspace, effect: kinds.PutElements) -> list[Event]:
+    """Another region has put elements somewhere; a value of another type may hide them here."""
+    db, key = effect.db, effect.key
+    value = _value(keyspace, db, key)
+    if not _shows(value, effect.kind) or (
+        isinstance(value, SetValue) and set(effect.places) <= value.members
+    ):
+        return []
+    event: list[Event] = [(effect.kind[0], effect.event, db, key)] if effect.event else []
+    return [*_created(keyspace, db, key), *event]
+
+
+def _taken_there(keyspace: Keyspace, effect: kinds.TakeElements) -> list[Event]:
+    """Another region has taken elements away, which may be gone here."""
+    value = _value(keyspace, effect.db, effect.key)
+    if value is None or not _shows(value, effect.kind) or not effect.event:
+        return []
+    elements = value.shared.elements[effect.kind]
+    left = elements.left_without(effect.places, keyspace.replica.knows)
+    if left == len(elements):
+        return []
+    return _shrunk(effect.kind[0], effect.event, effect, to_nothing=not left)
+
+
+def _shows(value: Value | None, kind: str) -> bool:
+    return value is None or value.type_name == kind.encode()
 
 
 def _remove_members(keyspace: Keyspace, effect: kinds.RemoveMembers) -> list[Event]:
@@ -282,6 +313,8 @@ _OTHER: dict[type[kinds.Effect], Callable[[Keyspace, Any], list[Event]]] = {
     kinds.SetString: _set_string,
     kinds.WriteString: _written_there,
     kinds.Increase: _written_there,
+    kinds.PutElements: _put_there,
+    kinds.TakeElements: _taken_there,
     kinds.Overwrite: _overwrite,
     kinds.SetStrings: _set_strings,
     kinds.Push: _push,

@@ -24,7 +24,7 @@ from anabranch.keyspace.displaced_tags import Side, join_displaced
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.replica import Replica
-from anabranch.keyspace.values import StringValue, Value
+from anabranch.keyspace.values import Value
 from anabranch.keyspace.version_vectors import covers, covers_dot, raise_to
 from anabranch.stream.joining import join_dots, join_streams, replace_shared
 from anabranch.stream.shared import Dot
@@ -165,7 +165,7 @@ class KeyspaceJoin:
         renew_producers(ours, db, key, stream, before)
         bind_by_state(ours, db, key, stream)
         producers.iids_added = self._iids_added(db, key, producers.iids_added, theirs)
-        replica.holds_strings |= shared.is_register
+        replica.known_level = max(replica.known_level, shared.level)
         for dot in stream.shared.tombstones:
             if not covers_dot(replica.watermark, dot):
                 self._note_unstable(*dot)
@@ -200,10 +200,9 @@ def _flushes_of(replica: Replica, db: int) -> dict[Dot, None]:
 
 
 def _stream_in(ours: Keyspace, value: Value) -> Stream:
-    """A key of the other region as a stream; a string alone becomes the state of an empty one."""
+    """A key of the other region as a stream; other values become the state of an empty one."""
     if type(value) is Stream:
         return value
-    assert type(value) is StringValue
     stream = Stream.of_regions(ours.replica.own, *ours.replica.default_limits())
     stream.shared = value.shared
     stream.recount()

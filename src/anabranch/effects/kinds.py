@@ -290,7 +290,8 @@ class HandOver(GroupEffect, tag=32):
     the consumer by its place in ``consumers``, from 1 on, or 0 for released ones. The region itself
     has delivered the first ``fresh`` of them, others before it the rest. ``twice`` are entries, as
     ``(replica_id, number)``, that another region has delivered, too. ``moves``: the region was the
-    home until then, so the next one may begin. ``more``: other rows follow in the same turn.
+    home until then, so the next one may begin. ``more``: another piece follows, maybe in a later
+    turn; ``piece`` numbers the pieces from 0 on.
     """
 
     creations: list[tuple[int, int]]
@@ -303,6 +304,7 @@ class HandOver(GroupEffect, tag=32):
     twice: list[tuple[int, int]]
     moves: bool
     more: bool = False
+    piece: int = 0
 
 
 class LeaveHome(GroupEffect, tag=33):
@@ -587,6 +589,31 @@ class Increase(KeyEffect, tag=49):
     since: int
     total: bytes
     at_ms: int | None
+    event: str
+
+
+class PutElements(KeyEffect, tag=48):
+    """Puts members into a set or items into a list, with several regions.
+
+    Replaces what is in its context at these places (``stream/elements.py``). Places of members are
+    the members, without ``items``. ``event`` is the keyspace event; none if it is empty.
+    """
+
+    kind: str
+    places: list[bytes]
+    items: list[bytes]
+    event: str
+
+
+class TakeElements(KeyEffect, tag=62):
+    """Takes members out of a set or items out of a list, with several regions.
+
+    Removes what is in its context: at the places of members, or from one place of a list to
+    another: ``[low, high, low, high, ...]``. ``event`` is the keyspace event.
+    """
+
+    kind: str
+    places: list[bytes]
     event: str
 
 

@@ -30,28 +30,26 @@ from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica
 from anabranch.keyspace.timetables import GONE_MS
-from anabranch.keyspace.values import StringValue, Value
+from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream import by_number
+from anabranch.stream.elements import LIST, PLACE_BYTES_MAX, SET, Elements
 from anabranch.stream.groups.progress import Creation
 from anabranch.stream.groups.shared_progress import SharedProgress
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.register import amount_of, amount_text, cuts_of, read_counts
 from anabranch.stream.renumbering import check_ids
+from anabranch.stream.shared import ELEMENTS_LEVEL, STRINGS_LEVEL
 from anabranch.stream.stream import Stream
 
-_NO_SUCH_TYPE = (
-    "ERR Active-Active keeps streams, strings and counters: this command would make a list or a set"
-)
 _LONG_STRING = "ERR the string is too long: other regions take %d bytes"
+_LONG_ELEMENT = "ERR a member or an item is too long: other regions take %d bytes"
 _LONG_ENTRY = "ERR the payload has an entry that is too long: other regions take %d bytes"
 _LONG_NAMES = (
     "ERR the stream has a name of a group, a consumer or a producer, or an idempotent ID, that is "
     "too long: other regions take %d bytes"
 )
 _CANCELLED_AT_ONCE = 10_000
-_LEVEL = 4
-"""The feature level from which a region knows strings."""
 _COUNTED = frozenset(("incrby", "incrbyfloat"))
 _NO_SWAP = "ERR SWAPDB is not supported in Active-Active mode"
 
@@ -89,6 +87,8 @@ class Mode(NamedTuple):
     """Whether effects have numbers, by which other regions know them."""
     rewrites: bool
     """Whether RENAME, COPY, MOVE and RESTORE add the entries again. If not, they bind the value."""
+    renews_members: bool
+    """Whether to add a member that is there is a change: it beats removals that do not know it."""
 
 
 def mode_of(replica: Replica) -> Mode:
@@ -260,7 +260,7 @@ def _write(
     database = writer.keyspace.databases[db]
     at_ms = database.deadlines.get(key) if keeps else None
     value = database.values.get(key)
-    if type(value) is Stream:
+    if value is not None and not isinstance(value, StringValue):
         yield from _clear(writer, db, key)
     cuts = cuts_of(read_counts(shared_of(writer.keyspace, db, key)[0].counts))
     stamp_ms = max(writer.now_ms, writer.replica.hybrid_ms)  # not below any that was seen
@@ -272,8 +272,12 @@ def _check_string(writer: Writer, data: bytes) -> None:
     most = writer.mode.added_bytes_max
     if len(data) > most:
         raise CommandError(_LONG_STRING % most)
-    if not writer.replica.holds_strings:  # otherwise every member knows them
-        writer.replica.require_level(_LEVEL, "strings and counters")
+    _require(writer, STRINGS_LEVEL, "strings and counters")
+
+
+def _require(writer: Writer, level: int, what: str) -> None:
+    if writer.replica.known_level < level:  # otherwise every member knows them
+        writer.replica.require_level(level, what)
 
 
 def _increase(writer: Writer, effect: kinds.SetString, by: int) -> Iterator[kinds.Effect]:
@@ -289,6 +293,152 @@ def _increase(writer: Writer, effect: kinds.SetString, by: int) -> Iterator[kind
         yield from _write(writer, db, key, effect.data, keeps=True, event=effect.event)
         return
     yield kinds.Increase(db, key, since, text, database.deadlines.get(key), effect.event)
+
+
+# -- sets and lists ---------------------------------------------------------------------------
+
+
+def _add_members(writer: Writer, effect: kinds.AddMembers) -> Iterator[kinds.Effect]:
+    yield from _begin(writer, effect.db, effect.key, effect.members)
+    yield from _put_members(writer, effect.db, effect.key, effect.members, "sadd")
+
+
+def _begin(writer: Writer, db: int, key: bytes, data: list[bytes]) -> Iterator[kinds.Effect]:
+    """Check what will be put; settings of other regions for a former value do not apply to it."""
+    _check_elements(writer, data)
+    if key not in writer.keyspace.databases[db].values:
+        yield from _clear(writer, db, key)
+
+
+def _check_elements(writer: Writer, data: Iterable[bytes]) -> None:
+    """Refuse what other regions do not take."""
+    most = writer.mode.added_bytes_max
+    if max(map(len, data), default=0) > most:
+        raise CommandError(_LONG_ELEMENT % most)
+    _require(writer, ELEMENTS_LEVEL, "sets and lists")
+
+
+def _put_members(
+    writer: Writer, db: int, key: bytes, members: list[bytes], event: str
+) -> Iterator[kinds.Effect]:
+    for some in _parts(members, writer.mode.added_bytes_max):
+        yield kinds.PutElements(db, key, SET, some, [], event)
+
+
+def _parts(data: list[bytes], most: int) -> Iterator[list[bytes]]:
+    """Pieces that other regions take."""
+    if sum(map(len, data)) <= most and len(data) <= SENT_IDS_MAX:  # nearly always
+        yield data
+        return
+    part: list[bytes] = []
+    size = 0
+    for each in data:
+        if part and (size + len(each) > most or len(part) == SENT_IDS_MAX):
+            yield part
+            part, size = [], 0
+        part.append(each)
+        size += len(each)
+    yield part
+
+
+def _remove_members(writer: Writer, effect: kinds.RemoveMembers) -> Iterator[kinds.Effect]:
+    for some in _parts(effect.members, writer.mode.added_bytes_max):
+        yield kinds.TakeElements(effect.db, effect.key, SET, some, effect.event)
+    yield from _end_if_empty(writer, effect.db, effect.key)
+
+
+def _end_if_empty(writer: Writer, db: int, key: bytes) -> Iterator[kinds.Effect]:
+    """The deadline of a set or list ends with it."""
+    if key not in writer.keyspace.databases[db].values:
+        yield from _clear(writer, db, key)
+
+
+def _items_of(writer: Writer, db: int, key: bytes) -> Elements:
+    """The elements of the list of a key, or of a new one."""
+    return shared_of(writer.keyspace, db, key)[0].elements_of(LIST)
+
+
+def _push(writer: Writer, effect: kinds.Push) -> Iterator[kinds.Effect]:
+    db, key = effect.db, effect.key
+    yield from _begin(writer, db, key, effect.items)
+    items = effect.items if effect.tail else effect.items[::-1]
+    event = "rpush" if effect.tail else "lpush"
+    index = len(_items_of(writer, db, key)) if effect.tail else 0
+    yield from _insert(writer, db, key, index, items, event)
+
+
+def _insert(
+    writer: Writer, db: int, key: bytes, index: int, items: list[bytes], event: str
+) -> Iterator[kinds.Effect]:
+    """Put items before the one at an index."""
+    replica = writer.replica
+    for some in _parts(items, writer.mode.added_bytes_max):
+        elements = _items_of(writer, db, key)
+        number = replica.vector.get(replica.own, 0) + 1
+        places = elements.places_at(index, len(some), replica.own, number)
+        if len(places[0]) > PLACE_BYTES_MAX:
+            yield from _write_behind(writer, db, key, elements)
+            number = replica.vector.get(replica.own, 0) + 1
+            places = _items_of(writer, db, key).places_at(index, len(some), replica.own, number)
+        yield kinds.PutElements(db, key, LIST, places, some, event)
+        index += len(some)
+
+
+def _write_behind(
+    writer: Writer, db: int, key: bytes, elements: Elements
+) -> Iterator[kinds.Effect]:
+    """Write all items of a list again behind its end, because their places have become long."""
+    items = list(elements.items())
+    whole = elements.spans(range(len(items)))
+    yield from _insert(writer, db, key, len(items), items, "")
+    yield kinds.TakeElements(db, key, LIST, whole, "")
+
+
+def _pop(writer: Writer, effect: kinds.Pop) -> Iterator[kinds.Effect]:
+    size = len(_items_of(writer, effect.db, effect.key))
+    first = size - effect.count if effect.tail else 0
+    event = "rpop" if effect.tail else "lpop"
+    yield from _take(writer, effect.db, effect.key, range(first, first + effect.count), event)
+
+
+def _take(
+    writer: Writer, db: int, key: bytes, indexes: Iterable[int], event: str
+) -> Iterator[kinds.Effect]:
+    spans = _items_of(writer, db, key).spans(indexes)
+    for at in range(0, len(spans), SENT_IDS_MAX):
+        yield kinds.TakeElements(db, key, LIST, spans[at : at + SENT_IDS_MAX], event)
+    yield from _end_if_empty(writer, db, key)
+
+
+def _splice(writer: Writer, effect: kinds.Splice) -> Iterator[kinds.Effect]:
+    db, key, items = effect.db, effect.key, effect.items
+    if not items:
+        indexes = range(effect.index, effect.index + effect.removed)
+        yield from _take(writer, db, key, indexes, effect.event)
+        return
+    _check_elements(writer, items)
+    if effect.removed:  # LSET: another item at the same place
+        place = _items_of(writer, db, key).spans([effect.index])[:1]
+        yield kinds.PutElements(db, key, LIST, place, items, effect.event)
+    else:
+        yield from _insert(writer, db, key, effect.index, items, effect.event)
+
+
+def _remove_items(writer: Writer, effect: kinds.RemoveItems) -> Iterator[kinds.Effect]:
+    items = list(_items_of(writer, effect.db, effect.key).items())
+    found = [index for index, item in enumerate(items) if item == effect.item]
+    found = found[effect.count :] if effect.count < 0 else found[: effect.count]
+    yield from _take(writer, effect.db, effect.key, found, "lrem")
+
+
+def _elements_again(
+    writer: Writer, db: int, key: bytes, members: list[bytes], items: list[bytes]
+) -> Iterator[kinds.Effect]:
+    """Write the set and the list of a key, those that it has, under another name."""
+    if members:
+        yield from _put_members(writer, db, key, members, "")
+    if items:
+        yield from _insert(writer, db, key, 0, items, "")
 
 
 # -- groups -----------------------------------------------------------------------------------
@@ -392,19 +542,23 @@ def _copy(writer: Writer, effect: kinds.Copy) -> Iterator[kinds.Effect]:
 def _again(
     writer: Writer, effect: kinds.Rename | kinds.Copy, *, with_groups: bool
 ) -> Iterator[kinds.Effect]:
-    """Write the value of a key under another name; a string that a stream hides goes with it."""
+    """Write the value of a key under another name; what it hides goes with it."""
     db, key = effect.target_db, effect.target
     database = writer.keyspace.databases[effect.db]
     source = database.values[effect.key]
     deadline = database.deadlines.get(effect.key)
-    string = source.shared.string
+    shared = source.shared
+    string = shared.string
+    members, items = list(shared.elements_of(SET).puts), list(shared.elements_of(LIST).items())
     if isinstance(source, Stream):
         check_ids(source)
         _check_names(writer, source)
     yield from _clear(writer, db, key)
     if string is not None:
-        string_ms = source.shared.string_deadline_of(None)
-        yield from _string_again(writer, db, key, string, string_ms)
+        yield from _string_again(writer, db, key, string, shared.small_deadline_of(None))
+    yield from _elements_again(writer, db, key, members, items)
+    if isinstance(source, SetValue | ListValue) and deadline is not None:
+        yield kinds.Expire(db, key, deadline)
     if isinstance(source, Stream):
         yield from _written_again(writer, db, key, source, deadline, with_groups=with_groups)
 
@@ -427,8 +581,15 @@ def _restore(writer: Writer, effect: kinds.Restore) -> Iterator[kinds.Effect]:
         yield from _clear(writer, effect.db, effect.key)
         yield from _string_again(writer, effect.db, effect.key, source.data, effect.at_ms)
         return
-    if not isinstance(source, Stream):
-        raise CommandError(_NO_SUCH_TYPE)
+    if isinstance(source, SetValue | ListValue):
+        members = list(source.members) if isinstance(source, SetValue) else []
+        items = list(source.items) if isinstance(source, ListValue) else []
+        _check_elements(writer, members or items)
+        yield from _clear(writer, effect.db, effect.key)
+        yield from _elements_again(writer, effect.db, effect.key, members, items)
+        if effect.at_ms is not None:
+            yield kinds.Expire(effect.db, effect.key, effect.at_ms)
+        return
     _check_names(writer, source)
     _check_entries(writer, source)
     yield from _clear(writer, effect.db, effect.key)
@@ -554,10 +715,6 @@ def _refuse_swap(writer: Writer, effect: kinds.Effect) -> Iterator[kinds.Effect]
     raise CommandError(_NO_SWAP)
 
 
-def _refuse(writer: Writer, effect: kinds.Effect) -> Iterator[kinds.Effect]:
-    raise CommandError(_NO_SUCH_TYPE)
-
-
 _ALONE = Mode(
     prepare={
         kinds.CreateGroup: _start,
@@ -569,6 +726,7 @@ _ALONE = Mode(
     reserved_percent=lambda _: 0,
     is_numbered=False,
     rewrites=False,
+    renews_members=False,
 )
 
 _PREPARE: _Prepare = {
@@ -593,8 +751,12 @@ _PREPARE: _Prepare = {
     kinds.SetString: _set_string,
     kinds.SetStrings: _set_strings,
     kinds.Overwrite: _overwrite,
-    kinds.Push: _refuse,
-    kinds.AddMembers: _refuse,
+    kinds.Push: _push,
+    kinds.Pop: _pop,
+    kinds.Splice: _splice,
+    kinds.RemoveItems: _remove_items,
+    kinds.AddMembers: _add_members,
+    kinds.RemoveMembers: _remove_members,
 }
 
 _AMONG = Mode(
@@ -604,4 +766,5 @@ _AMONG = Mode(
     reserved_percent=attrgetter("replication_oom_threshold_percent"),
     is_numbered=True,
     rewrites=True,
+    renews_members=True,
 )

@@ -1,8 +1,9 @@
 """Finds the stream of a key for effects, and binds or unbinds the key.
 
-Where several regions write, a key may have both a stream and a string, which met. The stream is
-bound then and hides the string. A key with a string alone has no :class:`Stream`: if an effect
-needs one, it gets a new one around the same shared state.
+Where several regions write, a key may have values of several types, which met. One is bound then
+and hides the others: a stream, otherwise a string, a set, a list (:attr:`Shared.small_kinds`). A
+key without a stream has no :class:`Stream`: if an effect needs one, it gets a new one around the
+same shared state.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from anabranch.keyspace.database import Database
 from anabranch.keyspace.held_tags import CHUNK_TAGS
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import ALONE
-from anabranch.keyspace.values import PLAIN, StringValue
+from anabranch.keyspace.values import PLAIN, ListValue, SetValue, StringValue, Value
+from anabranch.stream.elements import SET
 from anabranch.stream.groups.group import Group
-from anabranch.stream.shared import Dot, Shared, Tag, drop_covered
+from anabranch.stream.shared import STRING, Dot, Shared, Tag, drop_covered
 from anabranch.stream.stream import Stream
 
 
@@ -33,10 +35,11 @@ def known_stream(keyspace: Keyspace, db: int, key: bytes) -> Stream | None:
     """The stream of a key, also if the key does not exist and only tombstones or tags are left."""
     database = keyspace.databases[db]
     value = database.values.get(key) or database.remembered.get(key)
-    if type(value) is StringValue:
-        return stream_beside(keyspace, db, key, value)
-    assert value is None or type(value) is Stream
-    if value is not None and not value.is_due:
+    if value is None:
+        return None
+    if type(value) is not Stream:
+        return stream_beside(keyspace, db, key, value.shared)
+    if not value.is_due:
         keyspace.account.changed(value)
     return value
 
@@ -63,12 +66,12 @@ def _go_on(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> None:
     stream.recount()
 
 
-def stream_beside(keyspace: Keyspace, db: int, key: bytes, string: StringValue) -> Stream:
-    """A stream that shares its state with the string of a key; :func:`bind_by_state` binds it."""
+def stream_beside(keyspace: Keyspace, db: int, key: bytes, shared: Shared) -> Stream:
+    """A stream around the shared state of a key without one; :func:`bind_by_state` binds it."""
     replica = keyspace.replica
     assert replica.own != ALONE
     stream = Stream.of_regions(replica.own, *replica.default_limits())
-    stream.shared = string.shared
+    stream.shared = shared
     _go_on(keyspace, db, key, stream)
     stream.renew_producers(*replica.default_limits())
     return stream
@@ -77,19 +80,19 @@ def stream_beside(keyspace: Keyspace, db: int, key: bytes, string: StringValue) 
 def shared_of(keyspace: Keyspace, db: int, key: bytes) -> tuple[Shared, Stream | None]:
     """What regions share of a key, and the stream that it belongs to, if there is one."""
     value = keyspace.databases[db].values.get(key)
-    if type(value) is StringValue:
+    if value is not None and type(value) is not Stream:
         return value.shared, None
     stream = known_stream(keyspace, db, key)
     return (Shared(), None) if stream is None else (stream.shared, stream)
 
 
 def bind_by_state(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> None:
-    """Bind the key to a stream if the stream exists, or to its string; otherwise unbind it."""
+    """Bind the key to a stream if the stream exists, or to what it hides; otherwise unbind it."""
     database = keyspace.databases[db]
     shared = stream.shared
     if shared.tombstones:
         keyspace.replica.tombstoned[db, key] = None
-    note_hidden(keyspace, db, key, stream)
+    note_hidden(keyspace, db, key, shared, stream)
     if stream.exists:
         if database.values.get(key) is not stream:
             database.remembered.discard(key)
@@ -97,10 +100,10 @@ def bind_by_state(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> No
             # These counters are of this region alone. They begin with the key, because what is left
             # of a former one may be forgotten, or not, by now.
             stream.producers.iids_added = stream.producers.duplicates = 0
-    elif shared.has_string:
+    elif shared.has_small and shared.small_kinds:
         if key not in database.values:
             database.remembered.forget(key, stream)
-        bind_string(keyspace, db, key, shared, None)
+        bind_small(keyspace, db, key, shared, None)
         return
     else:
         if key in database.values:
@@ -126,37 +129,69 @@ def _set_deadline(database: Database, key: bytes, known: int | None, at_ms: int 
             database.deadlines[key] = at_ms
 
 
-def bind_string(
+def bind_small(
     keyspace: Keyspace, db: int, key: bytes, shared: Shared, stream: Stream | None
 ) -> None:
-    """Bind the key to the string that regions share; ``stream`` is that of the key, if any."""
-    if stream is not None:
-        bind_by_state(keyspace, db, key, stream)
-        return
+    """Bind the key to the string, set or list that regions share, or unbind it.
+
+    ``stream`` is that of the key, if there is one.
+    """
     database = keyspace.databases[db]
+    kinds = shared.small_kinds if stream is None else []
+    if not kinds:
+        if stream is None and shared.is_blank:
+            note_hidden(keyspace, db, key, shared, None)
+            database.unbind(key)
+        else:
+            stream = stream or stream_beside(keyspace, db, key, shared)
+            bind_by_state(keyspace, db, key, stream)
+        return
     if shared.tombstones:
         keyspace.replica.tombstoned[db, key] = None
-    data = shared.string
-    assert data is not None
+    note_hidden(keyspace, db, key, shared, None)
     value = database.values.get(key)
-    if type(value) is StringValue and value.shared is shared:
-        value.replace(data)
+    if value is None or value.shared is not shared or value.type_name != kinds[0].encode():
+        database.put(key, _small_value(kinds[0], shared))
+    else:
+        if isinstance(value, StringValue):
+            value.replace(shared.string or b"")
+        elif isinstance(value, SetValue):
+            value.order = None
         if not value.is_due:
             keyspace.account.changed(value)
         database.changed(key)
-    else:
-        database.put(key, StringValue(data, PLAIN, shared))
     known = database.deadlines.get(key)
-    _set_deadline(database, key, known, shared.string_deadline_of(known))
+    _set_deadline(database, key, known, shared.small_deadline_of(known))
 
 
-def note_hidden(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> None:
-    """Note whether the stream of a key hides a string."""
-    hidden = keyspace.replica.hidden_strings
-    if stream.shared.is_register and stream.exists and stream.shared.has_string:
-        hidden[db, key] = None
-    elif hidden:
+def _small_value(kind: str, shared: Shared) -> Value:
+    if kind == STRING:
+        return StringValue(shared.string or b"", PLAIN, shared)
+    return SetValue((), shared) if kind == SET else ListValue((), shared)
+
+
+def note_hidden(
+    keyspace: Keyspace, db: int, key: bytes, shared: Shared, stream: Stream | None
+) -> None:
+    """Note whether the value of a key hides another one."""
+    hidden = keyspace.replica.hidden_values
+    if shared.has_small:
+        shown = 0 if stream is not None and stream.exists else 1
+        if len(shared.small_kinds) > shown:
+            hidden[db, key] = None
+            return
+    if hidden:
         hidden.pop((db, key), None)
+
+
+def wake_held_back(keyspace: Keyspace, db: int, key: bytes, group: Group) -> None:
+    """Call this when entries may have left a consumer of a group, or may have come into its reach.
+
+    By a policy (``max-pending``, ``key-field``) readers may wait for that.
+    """
+    policed = group.policed
+    if policed is not None and policed.holds_back:
+        keyspace.databases[db].signal(key)
 
 
 def free_groups(keyspace: Keyspace, before: Mapping[bytes, Group], stream: Stream) -> None:

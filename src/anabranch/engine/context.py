@@ -226,9 +226,10 @@ class Context:
         more keeps its place and its deadline.
         """
         waiters = self.keyspace.waiters
-        if self.waiter is not None:
-            if recheck_ms:
-                waiters.recheck_at(self.waiter, recheck_ms)
+        waiter = self.waiter
+        if waiter is not None:
+            if recheck_ms and not self.now_ms < waiter.recheck_ms < recheck_ms:
+                waiters.recheck_at(waiter, recheck_ms)  # the earlier one may be for another key
             return
         if deadline_ms and self.clock.now_us() > self.now_ms * 1000:
             deadline_ms += 1  # the present time was rounded down, and no wait may end too early

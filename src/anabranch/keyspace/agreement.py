@@ -34,13 +34,14 @@ _STEP: Final = 200
 
 
 def agreement_digest(value: Value, deadline_ms: int | None) -> int:
-    """128 bits of a stream or a string; ``deadline_ms`` is when it expires, None for never."""
+    """128 bits of a value; ``deadline_ms`` is when it expires, None for never."""
     if type(value) is not Stream:
-        assert isinstance(value, StringValue)
-        facts = [_hash("string", value.data), _hash("deadline", deadline_ms)]
-        return sum([*facts, *_string_facts(value.shared)]) % _MODULUS
+        facts = [_hash("deadline", deadline_ms), *_facts_beside(value.shared)]
+        if isinstance(value, StringValue):
+            facts.append(_hash("string", value.data))
+        return sum(facts) % _MODULUS
     stream = value
-    total = sum(_string_facts(stream.shared)) if stream.shared.is_register else 0
+    total = sum(_facts_beside(stream.shared)) if stream.shared.has_small else 0
     total += sum(_entries(replica_id, log) for replica_id, log in stream.logs.items())
     total += _hash("counters", stream.last_id, stream.entries_added, stream.max_deleted_id)
     total += _hash("deadline", deadline_ms)
@@ -50,8 +51,10 @@ def agreement_digest(value: Value, deadline_ms: int | None) -> int:
     return total % _MODULUS
 
 
-def _string_facts(shared: Shared) -> Iterator[int]:
-    """Everything of a string that regions share, also what a stream or another write hides."""
+def _facts_beside(shared: Shared) -> Iterator[int]:
+    """Everything beside a stream that regions share, also what another value or write hides."""
+    for elements in shared.elements.values():
+        yield elements.digest
     for dot, (stamp_ms, data, deadlines) in shared.writes.items():
         yield _hash("write", dot, stamp_ms, data, sorted(deadlines.items()))
     for replica_id, row in read_counts(shared.counts).items():

@@ -20,6 +20,7 @@ from anabranch.keyspace.waiter import Waiters
 from anabranch.metrics.holdings import DICT_SLOT_BYTES, PAIR_BYTES
 from anabranch.stream.compression import BlockCache
 from anabranch.stream.shared import Dot, Tombstone
+from anabranch.stream.stream import Stream
 
 _MARK_BYTES: Final = PAIR_BYTES + DICT_SLOT_BYTES
 
@@ -85,12 +86,15 @@ class Keyspace:
             del replica.flushes[dot]
         for db, key in list(replica.tombstoned):
             database = self.databases[db]
-            stream = database.values.get(key) or database.remembered.objects.get(key)
-            if stream is not None and stream.prune(watermark, replica.own):  # type: ignore[union-attr]
+            value = database.values.get(key) or database.remembered.objects.get(key)
+            if isinstance(value, Stream):
+                if value.prune(watermark, replica.own):
+                    continue
+                if value.is_blank and key not in database.values:
+                    database.remembered.forget(key, value)
+            elif value is not None and value.shared.prune(watermark):
                 continue
             del replica.tombstoned[db, key]
-            if stream is not None and stream.is_blank and key not in database.values:  # type: ignore[union-attr]
-                database.remembered.forget(key, stream)  # type: ignore[arg-type]
         for database in self.databases:
             database.remembered.begin_sweep()
 
@@ -145,6 +149,8 @@ class Keyspace:
             database.touch(key)
         for database in (one, two):
             database.following.renew(database.order)
+            if database.policies.rules:  # leases are known by the number of the database
+                database.policies.rebind_all(database.values, database.order)
             for key in database.waiters:
                 if key in one.values or key in two.values:
                     database.review(key)

@@ -41,6 +41,8 @@ _SPREAD_MAX = 1000  # samples of more items than this are the first ones
 _GROUPS_LOOKED_AT = 100
 _SORTED_SLOT_BYTES = 2 * _SLOT_BYTES + _DICT_SLOT_BYTES
 _RUN_BYTES = getsizeof(DeliveryRun(0, 0, 0)) + 3 * _OFFSET_BYTES
+_PUT_BYTES = _TUPLE_BYTES + _PAIR_BYTES + _DOT_BYTES
+_PLACED_BYTES = _PUT_BYTES + getsizeof(bytes(25)) + _SLOT_BYTES
 _RECORD_BYTES = getsizeof(Accepted(0, 0, 0, 0)) + 2 * _OFFSET_BYTES + _TIME_BYTES
 _TAG_BYTES = getsizeof({0: 0}) + _DOT_BYTES + getsizeof(Tag(0, 0, False))
 _PENDING_BYTES = getsizeof(PendingEntry(0, None, 0, 0, 0)) + _ID_BYTES + 2 * _OFFSET_BYTES
@@ -58,6 +60,7 @@ def value_bytes(value: Value, samples: int = 5) -> int:
         return size + _stream_bytes(value, samples)
     if isinstance(value, StringValue):
         return size + value.content_bytes + _shared_tables_bytes(value.shared)
+    size += _shared_tables_bytes(value.shared)
     if isinstance(value, ListValue):
         return size + getsizeof(value.items) + scaled(value.items, getsizeof, samples)
     order = 0 if value.order is None else value.order.size_bytes
@@ -125,14 +128,17 @@ def _shared_tables_bytes(shared: Shared) -> int:
     size = getsizeof(shared) + sum(map(getsizeof, filter(None, tables)))
     if shared.removals is not None:
         size += getsizeof(shared.removals) + len(shared.removals) * _TUPLE_BYTES
-    if shared.is_register:
-        size += _register_bytes(shared)
+    if shared.has_small:
+        size += _small_bytes(shared)
     return size + sum(map(len, tables)) * (_DOT_BYTES + _ID_BYTES)
 
 
-def _register_bytes(shared: Shared) -> int:
-    """The memory of writes and increments, beside their tables."""
+def _small_bytes(shared: Shared) -> int:
+    """The memory of writes, increments and elements, beside their tables, members and items."""
     size = getsizeof(shared.counts)
+    for elements in shared.elements.values():
+        size += getsizeof(elements) + getsizeof(elements.puts)
+        size += len(elements) * (_PUT_BYTES if elements.order is None else _PLACED_BYTES)
     for write in shared.writes.values():
         size += getsizeof(write) + getsizeof(write.data) + getsizeof(write.deadlines)
     return size

@@ -99,7 +99,7 @@ class Policies:
         force."""
         self._latest = StreamPolicy({})  # many streams have equal ones, and share them
         self.bound: dict[bytes, None] = {}
-        """Keys with groups that got policies; who looks after these takes them out."""
+        """Keys with groups that got or lost policies; who looks after these takes them out."""
         self.retention: Deadlines[bytes] = Deadlines()
         """When to look at which stream for entries to remove."""
 
@@ -246,6 +246,8 @@ class Policies:
         """The same for one group."""
         policy = self.of(key, name)
         if policy is None:
+            if group.policed is not None:
+                self.bound[key] = None
             group.policed = group.pending.order = None
             return
         policed = group.policed

@@ -112,9 +112,9 @@ class Replica:
         self.unstable_tombstones = UnstableTombstones()
         self.watermark: dict[int, int] = {}  # what every member has on its disk
         self.hybrid_ms = 0  # the greatest stamp of a setting or a string seen
-        self.holds_strings = False  # whether some key may have a string that regions share
-        # Keys with a stream that hides a string: both were made at once in different regions
-        self.hidden_strings: dict[tuple[int, bytes], None] = {}
+        self.known_level = 0  # every member has this feature level, for a key may need it
+        # Keys with a value that hides another one: both were made at once in different regions
+        self.hidden_values: dict[tuple[int, bytes], None] = {}
         self.feature_levels: Callable[[], Mapping[int, int]] = dict
         """The feature levels of all members, as far as they are known."""
         self.conflicts = Conflicts()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
+from collections.abc import Set as AbstractSet
 from io import BytesIO
+from itertools import islice
 from sys import getsizeof
 from typing import ClassVar, Final
 
 from anabranch.compiling import mypyc_attr
+from anabranch.stream.elements import LIST, SET, Items
 from anabranch.stream.shared import NOTHING_SHARED, Shared
 from anabranch.stream.stream import Stream
 
@@ -63,15 +66,6 @@ class StringValue:
         """Have other contents."""
         self._data, self._buffer = data, None
 
-    def prune(self, watermark: Mapping[int, int], own: int) -> bool:
-        """Drop tombstones that every member has; returns whether one is left."""
-        return self.shared.prune(watermark)
-
-    @property
-    def is_blank(self) -> bool:
-        """Whether nothing is stored; a string has something."""
-        return False
-
     def overwrite(self, at: int, data: bytes) -> None:
         """Replace bytes from a position on; zeros fill a gap before it."""
         self.form = RAW
@@ -92,13 +86,23 @@ class ListValue:
     """A list; a key whose list becomes empty is removed, as in Redis."""
 
     type_name: ClassVar = b"list"
-    shared: ClassVar = NOTHING_SHARED  # a region alone has these
 
-    def __init__(self, items: Iterable[bytes] = ()) -> None:
-        self.items: deque[bytes] = deque(items)
+    def __init__(self, items: Iterable[bytes] = (), shared: Shared = NOTHING_SHARED) -> None:
+        is_shared = LIST in shared.elements
+        self.items: deque[bytes] | Items = (
+            Items(shared.elements[LIST]) if is_shared else deque(items)
+        )
+        """Where several regions write, a view of what they share of the key."""
+        self.shared = shared
         self.accessed_ms = 0
         self.counted_bytes = -1  # see accounting.py
         self.is_due = False
+
+    def part(self, first: int, end: int) -> list[bytes]:
+        """The items from one index up to another, which is excluded."""
+        if isinstance(self.items, Items):
+            return self.items.part(first, end)
+        return list(islice(self.items, first, end))
 
 
 @mypyc_attr(acyclic=True)
@@ -106,10 +110,14 @@ class SetValue:
     """An unordered set. ``order`` is there for random choices, after the first one."""
 
     type_name: ClassVar = b"set"
-    shared: ClassVar = NOTHING_SHARED  # a region alone has these
 
-    def __init__(self, members: Iterable[bytes] = ()) -> None:
-        self.members: set[bytes] = set(members)
+    def __init__(self, members: Iterable[bytes] = (), shared: Shared = NOTHING_SHARED) -> None:
+        is_shared = SET in shared.elements
+        self.members: AbstractSet[bytes] = (
+            shared.elements[SET].puts.keys() if is_shared else set(members)
+        )
+        """Where several regions write, a view of what they share of the key."""
+        self.shared = shared
         self.order: DrawOrder | None = None
         self.accessed_ms = 0
         self.counted_bytes = -1  # see accounting.py

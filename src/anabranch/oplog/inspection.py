@@ -42,6 +42,7 @@ from anabranch.oplog.segment import (
 )
 from anabranch.oplog.snapshot import position_of, records_in
 from anabranch.oplog.storage import ReadFile, Storage
+from anabranch.stream.frozen import KEPT
 
 _LOCK: Final = "lock"
 
@@ -419,7 +420,6 @@ _TYPES: Final = {
     records.STRING: "string",
     records.LIST: "list",
     records.SET: "set",
-    records.SHARED_STRING: "string",
     records.STREAM: "stream",
 }
 
@@ -427,9 +427,9 @@ _TYPES: Final = {
 def _count_record(fields: list[Any], facts: SnapshotFacts) -> None:
     facts.records += 1
     kind = fields[0]
-    if kind in _TYPES:
+    if kind in _TYPES or kind == records.SHARED_VALUE:
         _, database, _, deadline, data = fields
-        facts.kinds[_TYPES[kind]] += 1
+        facts.kinds[_TYPES.get(kind) or KEPT.read(data).small_kinds[0]] += 1
         facts.databases.add(database)
         facts.deadlines += deadline is not None
         if kind == records.STREAM:

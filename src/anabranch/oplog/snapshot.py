@@ -27,7 +27,7 @@ from msgspec import Struct
 from xxhash import xxh3_64_intdigest
 
 from anabranch.effects import kinds
-from anabranch.effects.streams import bind_string, note_hidden
+from anabranch.effects.streams import bind_small, note_hidden
 from anabranch.effects.write_set import places_of
 from anabranch.errors import UNREADABLE
 from anabranch.keyspace.keyspace import Keyspace
@@ -80,11 +80,11 @@ POLICIES: Final = 13  # database, rows: see Policies.written
 SCHEDULED: Final = 14  # database, rows: see timetables.written
 ADDITIONS: Final = 15  # database, rows: see Timetables.additions
 
-SHARED_STRING: Final = 16  # database, key, deadline or None, what regions share of the key
+SHARED_VALUE: Final = 16  # database, key, deadline or None, what regions share of the key
 
 _OF_DATABASES: Final = (
     *(STRING, LIST, SET, STREAM, DELETED, LAST_EFFECTS, LAST_POSITIONS, POLICIES),
-    *(SCHEDULED, ADDITIONS, SHARED_STRING),
+    *(SCHEDULED, ADDITIONS, SHARED_VALUE),
 )
 _POLICIES: Final = 1000
 """Policies in one record."""
@@ -152,10 +152,10 @@ class _Taken:
         if isinstance(value, Stream):
             self.stream = FrozenStream(value)
             self.head = [STREAM, database, key, deadline, self.stream.head]
+        elif value.shared.has_small:  # the value follows from it
+            self.head = [SHARED_VALUE, database, key, deadline, KEPT.write(value.shared)]
         elif isinstance(value, StringValue):
             self.head = [STRING, database, key, deadline, value.data]
-            if value.shared.is_register:  # the data follows from it
-                self.head = [SHARED_STRING, database, key, deadline, KEPT.write(value.shared)]
         elif isinstance(value, ListValue):
             self.head = [LIST, database, key, deadline, list(value.items)]
         else:
@@ -544,17 +544,18 @@ def _load(
         replica = keyspace.replica
         builder = StreamBuilder(data, replica.own)
         value = stream = builder.stream
-        replica.holds_strings |= stream.shared.is_register
+        replica.known_level = max(replica.known_level, stream.shared.level)
         if stream.shared.tombstones:
             replica.tombstoned[number, key] = None
         if not stream.exists:
             database.remembered[key] = stream
             return builder
-        note_hidden(keyspace, number, key, stream)
-    elif kind == SHARED_STRING:
+        note_hidden(keyspace, number, key, stream.shared, stream)
+    elif kind == SHARED_VALUE:
         builder = None
-        keyspace.replica.holds_strings = True
-        bind_string(keyspace, number, key, KEPT.read(data), None)
+        shared, replica = KEPT.read(data), keyspace.replica
+        replica.known_level = max(replica.known_level, shared.level)
+        bind_small(keyspace, number, key, shared, None)
         contents.keys += 1
         return None
     else:

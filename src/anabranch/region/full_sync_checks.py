@@ -17,7 +17,6 @@ from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import REPLICA, Replica, region_of
 from anabranch.keyspace.timetables import GONE_MS, MISSED, Timetables
-from anabranch.keyspace.values import StringValue
 from anabranch.oplog.errors import CorruptLogError
 from anabranch.oplog.snapshot import SENSELESS
 from anabranch.region.sent import check_fields
@@ -32,6 +31,7 @@ from anabranch.stream.fields import (
     PLACE,
     REPLICA_ID,
     STAMP_MAX,
+    VECTOR,
     FieldTable,
     keys,
     optional,
@@ -71,10 +71,10 @@ def check_full_sync(theirs: Keyspace, shown: str) -> Iterator[None]:
         for database in theirs.databases:
             for key, value in chain(database.values.items(), database.remembered.items()):
                 assert type(key) is bytes
-                if type(value) is StringValue:
+                if type(value) is not Stream:
+                    assert not value.shared.is_blank, "a value of a region alone"
                     _check_shared(value.shared, replica)
                     continue
-                assert type(value) is Stream
                 yield from _check_stream(value, replica)
                 assert key in database.values or not _has_entries(value), "entries of no key"
             yield from _check_scheduled(database.timetables)
@@ -206,7 +206,12 @@ def _check_shared(shared: Shared, replica: Replica) -> None:
     for replica_id, count in counts.items():
         require([replica_id, *count[:2], *count[3:5]], _COUNT.kind)
         assert 0 < count.since <= count.number, "increments out of order"
-    for dot in [*shared.writes, *((each, count.number) for each, count in counts.items())]:
+    newest = chain.from_iterable(each.newest.items() for each in shared.elements.values())
+    for elements in shared.elements.values():
+        elements.check()
+        require(VECTOR.write(elements.newest), VECTOR.kind)
+    written = ((each, count.number) for each, count in counts.items())
+    for dot in [*shared.writes, *written, *newest]:
         assert dot[1] <= replica.vector.get(dot[0], 0), "effects that were not applied"
 
 

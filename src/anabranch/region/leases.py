@@ -7,6 +7,7 @@ of entries; a place of which more is due is looked at again.
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +21,7 @@ from anabranch.stream.groups.policy import TIME
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from anabranch.engine.leases import Hold
     from anabranch.keyspace.database import Database
@@ -28,10 +29,63 @@ if TYPE_CHECKING:
     from anabranch.region.waking import Waking
     from anabranch.stream.groups.pending_entry import PendingEntry
     from anabranch.stream.groups.pending_list import Consumer
-    from anabranch.stream.groups.policy import Policed
+    from anabranch.stream.groups.policy import GroupPolicy, Policed
 
 _ENTRIES: Final = 40
 """Entries that are released in one step: half a millisecond."""
+
+_SORTED: Final = 500
+"""Entries that are sorted by age in one step: half a millisecond."""
+
+_CONSUMERS: Final = 200
+"""Consumers that are expected in one step: half a millisecond."""
+
+_Where = tuple[int, bytes, bytes]
+"""Database, key and name of a group."""
+
+
+class _HandingOver:
+    """A group to hand over for an epoch, in pieces, once the log is on the disk up to a position.
+
+    It begins anew if more has become pending meanwhile.
+    """
+
+    __slots__ = ("home", "place", "position", "stamp", "steps")
+
+    def __init__(self, place: GroupPlace, home: HomeEpoch, position: int) -> None:
+        self.place = place
+        self.home = home
+        self.position = position
+        self.stamp = -1
+        self.steps: Iterator[list[kinds.Effect]] = iter(())
+
+    def is_due(self, ours: int) -> bool:
+        """Whether this region still has to hand over, or is asked to once more."""
+        group = self.place.group
+        due = group.due_hand_over(ours)
+        if due is None and group.home is not None and group.is_away(ours):
+            due = group.home.closed
+        return due == self.home
+
+    def next_piece(self) -> list[kinds.Effect] | None:
+        """The effects of the next piece; None: all is done."""
+        pending = self.place.group.pending
+        if self.stamp != pending.stamp:
+            self.stamp = pending.stamp
+            self.steps = self._pieces()
+        return next(self.steps, None)
+
+    def _pieces(self) -> Iterator[list[kinds.Effect]]:
+        """All that was acknowledged, then what is pending."""
+        policed = self.place.group.policed
+        assert policed is not None
+        policed.told.clear()
+        is_left = True
+        while is_left:
+            ranges, is_left = held_back(self.place)
+            yield list(told_by(self.place, ranges))
+        for effect in hand_over_of(self.place, self.home):
+            yield [effect]
 
 
 class Leasing:
@@ -40,8 +94,10 @@ class Leasing:
     def __init__(self, region: RegionState, waking: Waking) -> None:
         self._region = region
         self._waking = waking
-        self._handing: dict[tuple[int, bytes, bytes], tuple[HomeEpoch, int]] = {}
-        """Groups to hand over for an epoch, once the log is on the disk up to a position."""
+        self._handing: dict[_Where, _HandingOver] = {}
+        """Groups of which this region stops, or has stopped, to be the home."""
+        self._expected: deque[tuple[LeasePlace, GroupPolicy, Iterator[Consumer]]] = deque()
+        """Groups that got policies, and those of their consumers that are not expected yet."""
 
     def begin_if_due(self, now_ms: int) -> None:
         """Do what is due, a slice now and the rest later."""
@@ -49,12 +105,25 @@ class Leasing:
         is_due = region.leases.deadlines.first_due(now_ms) is not None
         is_due = is_due or bool(region.context.server.redrives)
         is_due = is_due or any(each.policies.bound for each in region.keyspace.databases)
-        is_due = is_due or bool(self._handing)
+        is_due = is_due or bool(self._expected)
         if is_due and self._go_on():
             region.scheduler.schedule(self._go_on)
+        if self._handing and self._go_on_handing():
+            region.scheduler.schedule(self._go_on_handing, first=True)
 
     def _go_on(self) -> bool:
         """A :data:`anabranch.scheduling.Work`."""
+        return self._do(self._some)
+
+    def _go_on_handing(self) -> bool:
+        """A :data:`anabranch.scheduling.Work` that is done once a turn.
+
+        Another region applies a turn as a whole, which takes longer than to tell of it.
+        """
+        return self._do(self._hand_over)
+
+    def _do(self, some: Callable[[int], bool]) -> bool:
+        """Do some work, if anything may change now; returns whether more is left."""
         region = self._region
         if region.scheduler.is_exclusive:
             return True
@@ -63,7 +132,7 @@ class Leasing:
             return False  # nothing may change: what is due is looked at again
         now_ms = region.clock.now_us() // 1000
         region.context.enter(region.nobody, now_ms)
-        is_left = self._some(now_ms)
+        is_left = some(now_ms)
         if region.keyspace.ready:
             self._waking.serve()
         return is_left
@@ -77,7 +146,9 @@ class Leasing:
                 self._expect(database, key, now_ms)
                 if is_over():
                     return True
-        self._hand_over()
+        while self._expect_some(now_ms):
+            if is_over():
+                return True
         deadlines = self._region.leases.deadlines
         while (place := deadlines.first_due(now_ms)) is not None:
             self._look(place, now_ms)
@@ -107,11 +178,24 @@ class Leasing:
                     continue  # leases are for those who may be given entries
             if policy is None or not (policy.watches or policy.backoff):
                 continue
-            leases.look(LeasePlace(database.index, key, name, False), now_ms)
-            for consumer in group.consumers.values() if policy.watches else ():
+            place = LeasePlace(database.index, key, name, False)
+            leases.look(place, now_ms)
+            if policy.watches:
+                self._expected.append((place, policy, iter(list(group.consumers.values()))))
+
+    def _expect_some(self, now_ms: int) -> bool:
+        """Expect some consumers of groups that got policies; returns whether there are more."""
+        leases = self._region.leases
+        if self._expected:
+            group, policy, consumers = self._expected[0]
+            some = list(islice(consumers, _CONSUMERS))
+            for consumer in some:
                 if consumer.pending_count or policy.consumer_ttl_ms:
-                    place = LeasePlace(database.index, key, name, True, consumer.name)
+                    place = group._replace(is_consumer=True, consumer=consumer.name)
                     leases.expect(place, policy, now_ms)
+            if not some:
+                self._expected.popleft()
+        return bool(self._expected)
 
     def _tell(self, place: GroupPlace) -> None:
         """Tell other regions what was acknowledged before ``acks all`` was set, piece by piece."""
@@ -131,45 +215,57 @@ class Leasing:
             if asked == present and present.region == ours and not group.is_away(ours):
                 if asks in replica.members:
                     self._region.effects.emit(leaving(place, HomeEpoch(asked.number + 1, asks)))
-            elif asked.region == asks and home.closed == asked:
-                self._emit_hand_over(place, asked)
+            elif asked.region == asks and asked in (home.closed, self._handed_over(place)):
+                before = self._handing.get(where)
+                position = 0 if before is None else before.position
+                self._handing[where] = _HandingOver(place, asked, position)
         if home is not None and home.is_incomplete and present is not None:
             home.is_incomplete = False
             if present.region == ours and (group.is_away(ours) or home.watch is not None):
                 self._region.effects.emit(asking(place, present, ours))
         due = group.due_hand_over(ours)
-        if due is not None and self._handing.get(where, (None, 0))[0] != due:
+        if due is not None and self._handed_over(place) != due:
             persistence = self._region.context.server.host.persistence
-            self._handing[where] = due, persistence.position()
+            self._handing[where] = _HandingOver(place, due, persistence.position())
 
-    def _hand_over(self) -> None:
-        """Hand over the groups of which it is on the disk that this region is not their home."""
-        persistence = self._region.context.server.host.persistence
-        for where, (due, position) in list(self._handing.items()):
-            if persistence.is_logging and persistence.synced() < position:
+    def _handed_over(self, place: GroupPlace) -> HomeEpoch | None:
+        """The epoch for which a group is being handed over."""
+        handing = self._handing.get((place.db, place.key, place.name))
+        return None if handing is None or handing.place.group is not place.group else handing.home
+
+    def _hand_over(self, _now_ms: int) -> bool:
+        """Hand over groups until the slice is over; returns whether more is left."""
+        while self._hand_over_pieces():
+            if self._region.scheduler.is_over():
+                return True
+        return False
+
+    def _hand_over_pieces(self) -> bool:
+        """Hand over the groups of which it is on the disk that this region is not their home.
+
+        One piece of each; returns whether more is left.
+        """
+        region = self._region
+        persistence, ours = region.context.server.host.persistence, region.keyspace.replica.region
+        is_left = False
+        for where, handing in list(self._handing.items()):
+            if persistence.is_logging and persistence.synced() < handing.position:
                 continue
-            del self._handing[where]
             db, key, name = where
-            value = self._region.keyspace.databases[db].values.get(key)
+            value = region.keyspace.databases[db].values.get(key)
             group = value.groups.get(name) if type(value) is Stream else None
-            if type(value) is Stream and group is not None:
-                place = GroupPlace(db, key, name, value, group)
-                if group.due_hand_over(self._region.keyspace.replica.region) == due:
-                    self._emit_hand_over(place, due)
-                else:
-                    self._mind_home(place)
-
-    def _emit_hand_over(self, place: GroupPlace, home: HomeEpoch) -> None:
-        """Tell of all that was acknowledged, then of what is pending."""
-        assert place.group.policed is not None
-        place.group.policed.told.clear()
-        is_left = True
-        while is_left:
-            ranges, is_left = held_back(place)
-            for told in told_by(place, ranges):
-                self._region.effects.emit(told)
-        for effect in hand_over_of(place, home):
-            self._region.effects.emit(effect)
+            if group is None or group is not handing.place.group:
+                del self._handing[where]
+                continue
+            piece = handing.next_piece() if handing.is_due(ours) else None
+            if piece is None:
+                del self._handing[where]
+                self._mind_home(handing.place)
+                continue
+            for effect in piece:
+                region.effects.emit(effect)
+            is_left = True
+        return is_left
 
     def _look(self, place: LeasePlace, now_ms: int) -> None:
         """Look at one place; afterwards it is due later, or not at all, or again at once."""
@@ -196,7 +292,9 @@ class Leasing:
         """Release the entries whose own time is over; wake readers for those whose delay is."""
         leases, pending = self._region.leases, whose.group.pending
         leases.deadlines.pop(place, None)
-        if policed.policy.lease.mode == TIME:
+        if policed.policy.lease.mode == TIME and not pending.sort_some(_SORTED):
+            leases.look(place, now_ms)
+        elif policed.policy.lease.mode == TIME:
             due: list[PendingEntry] = []
             for delivery_ms, _, entry in islice(pending.oldest_first(), _ENTRIES):
                 end_ms = delivery_ms + policed.policy.lease.ms

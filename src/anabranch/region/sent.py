@@ -28,6 +28,7 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import REGION_MAX
 from anabranch.keyspace.timetables import GONE_MS, MISSED
 from anabranch.oplog.batch import Batch
+from anabranch.stream.elements import KINDS, LIST, is_place
 from anabranch.stream.entry_id import make
 from anabranch.stream.fields import NUMBER_MAX, STAMP_MAX
 from anabranch.stream.producer import DURATION_MAX_S, MAXSIZE_MAX
@@ -40,6 +41,23 @@ TEXT_MAX: Final = 256
 
 _STRING_EVENTS: Final = frozenset(("", "append", "incrby", "incrbyfloat", "setrange"))
 """The keyspace events of strings that were written or increased; "" for ``set``."""
+
+_ELEMENT_EVENTS: Final = frozenset(
+    (
+        "",
+        "sadd",
+        "srem",
+        "spop",
+        "lpush",
+        "rpush",
+        "lpop",
+        "rpop",
+        "linsert",
+        "lset",
+        "lrem",
+        "ltrim",
+    )
+)
 
 EPOCH_MAX: Final = (1 << 32) - 1
 
@@ -143,6 +161,8 @@ class SentUnit:
                 self._write_string(effect)
             case kinds.Increase():
                 self._increase(effect)
+            case kinds.PutElements() | kinds.TakeElements():
+                _check_elements(effect)
             case kinds.CreateGroup():
                 self._create_group(effect)
             case kinds.ResolveConflict():
@@ -335,6 +355,21 @@ class _Malformed(Exception):
 def _check_event(event: str) -> None:
     if event not in _STRING_EVENTS:
         raise _Malformed(f"the keyspace event {event[:40]!r}")
+
+
+def _check_elements(effect: kinds.PutElements | kinds.TakeElements) -> None:
+    places = effect.places
+    if effect.kind not in KINDS or effect.event not in _ELEMENT_EVENTS or not places:
+        raise _Malformed(f"elements of kind {effect.kind[:40]!r}, event {effect.event[:40]!r}")
+    if effect.kind == LIST and not all(map(is_place, places)):
+        raise _Malformed("a place of an item that is none")
+    if isinstance(effect, kinds.PutElements):
+        if len(effect.items) != (len(places) if effect.kind == LIST else 0):
+            raise _Malformed("places and items differ in number")
+        if len(set(places)) < len(places):
+            raise _Malformed("one place twice")
+    elif effect.kind == LIST and len(places) % 2:
+        raise _Malformed("places make no ranges")
 
 
 def _check_region(region: int) -> None:

@@ -175,9 +175,9 @@ class Chance(Protocol):
         """``n`` random bytes, unpredictable if used for a secret."""
 
 
-FEATURE_LEVEL: Final = 4
+FEATURE_LEVEL: Final = 5
 """The version of effects that this code understands: 2 brought policies, 3 scheduled entries, 4
-homes of groups, strings and counters.
+homes of groups, strings and counters, 5 sets and lists.
 Members report it, and what needs a level is refused while one of them has a lower one."""
 
 

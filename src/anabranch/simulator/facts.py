@@ -137,6 +137,31 @@ class Increased(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class ElementsPut(Fact):
+    """Members were added to a set, or items put into a list."""
+
+    kind: str
+    elements: tuple[tuple[bytes, bytes], ...]
+    """Places and what was put there; a member is its own place."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElementsTaken(Fact):
+    """Members of a set, or items of a list, were removed."""
+
+    kind: str
+    places: tuple[bytes, ...]
+    """Members, or the first and the last place of ranges."""
+
+    def names(self, place: bytes) -> bool:
+        """Whether it removes what it has seen at this place."""
+        if self.kind == "set":
+            return place in self.places
+        pairs = zip(self.places[::2], self.places[1::2], strict=True)
+        return any(low <= place <= high for low, high in pairs)
+
+
+@dataclass(frozen=True, slots=True)
 class Tagged(Fact):
     """An idempotent ID that was accepted."""
 
@@ -236,10 +261,25 @@ def fact_of(effect: kinds.Effect, replica_id: int, number: int, context: Vector)
             return Configured(replica_id, number, context)
         case kinds.Expire():
             return Deadline(replica_id, number, context, _or_never(effect.at_ms))
+    return _fact_of_small(effect, replica_id, number, context)
+
+
+def _fact_of_small(
+    effect: kinds.Effect, replica_id: int, number: int, context: Vector
+) -> Fact | None:
+    """The fact of an effect on a string, a set or a list."""
+    match effect:
         case kinds.WriteString():
             at_ms = _or_never(effect.at_ms)
             return StringWritten(replica_id, number, context, effect.data, effect.stamp_ms, at_ms)
         case kinds.Increase():
             total, at_ms = Decimal(effect.total.decode()), _or_never(effect.at_ms)
             return Increased(replica_id, number, context, effect.since or number, total, at_ms)
+        case kinds.PutElements():
+            items = effect.items or [b""] * len(effect.places)
+            elements = tuple(zip(effect.places, items, strict=True))
+            return ElementsPut(replica_id, number, context, effect.kind, elements)
+        case kinds.TakeElements():
+            places = tuple(effect.places)
+            return ElementsTaken(replica_id, number, context, effect.kind, places)
     return None

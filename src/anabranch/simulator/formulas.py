@@ -32,6 +32,8 @@ from anabranch.simulator.facts import (
     Deadline,
     Destroyed,
     Dot,
+    ElementsPut,
+    ElementsTaken,
     Fact,
     Increased,
     Key,
@@ -156,8 +158,9 @@ class Shown:
 
     @_once
     def deadline(self) -> float:
-        """The deadline of the key: that of its stream, or of its string."""
-        return self._string_deadline if self.has_string_alone else _latest(self._settings)
+        """The deadline of the key: that of its string, or of any other value."""
+        is_string = self.is_small and self.string is not None
+        return self._string_deadline if is_string else _latest(self._settings)
 
     @_once
     def _settings(self) -> list[Deadline]:
@@ -218,6 +221,52 @@ class Shown:
         newest = {fact.replica_id: fact for fact, _ in self.increased}
         return _latest(newest.values())
 
+    # -- the set and the list -----------------------------------------------------------------
+
+    def _standing(self, kind: str) -> dict[bytes, bytes]:
+        """By place, what was put there and seen by nothing that cleared, took or replaced it."""
+        taken = [each for each in self._applied(ElementsTaken) if each.kind == kind]
+        by_place: defaultdict[bytes, list[tuple[ElementsPut, bytes]]] = defaultdict(list)
+        for fact in self._kept(ElementsPut):
+            for place, item in fact.elements if fact.kind == kind else ():
+                by_place[place].append((fact, item))
+        found: dict[bytes, bytes] = {}
+        for place, puts in by_place.items():
+            seen = _joined([
+                *[each.context for each in taken if each.names(place)],
+                *[each.context for each, _ in puts],
+            ])  # fmt: skip
+            left = [each for each in puts if each[0].number > seen.get(each[0].replica_id, 0)]
+            if left:
+                found[place] = max(left, key=lambda put: _region_rank(put[0]))[1]
+        return found
+
+    @_once
+    def members(self) -> set[bytes]:
+        """The members of the set of the key."""
+        return set(self._standing("set"))
+
+    @_once
+    def items(self) -> list[bytes]:
+        """The items of the list of the key."""
+        return [item for _, item in sorted(self._standing("list").items())]
+
+    @_once
+    def small_kinds(self) -> list[str]:
+        """What the key has beside a stream; the first is shown if there is no stream."""
+        has = {"string": self.string is not None, "set": self.members, "list": self.items}
+        return [kind for kind in has if has[kind]]
+
+    @_once
+    def is_small(self) -> bool:
+        """Whether the key shows a string, a set or a list."""
+        return not self.has_stream and bool(self.small_kinds)
+
+    @_once
+    def small(self) -> Any:
+        """The string, the set or the list that the key shows without a stream."""
+        return self.string if self.string is not None else self.members or self.items
+
     @_once
     def last_id(self) -> int:
         """The greatest ID that was added or set."""
@@ -246,17 +295,12 @@ class Shown:
     @_once
     def exists(self) -> bool:
         """Whether the key exists."""
-        return self.has_stream or self.has_string_alone
+        return self.has_stream or self.is_small
 
     @_once
     def has_stream(self) -> bool:
         """Whether the key has a stream."""
         return bool(self.added or self._raised or self.groups)
-
-    @_once
-    def has_string_alone(self) -> bool:
-        """Whether the key has a string that no stream hides."""
-        return not self.has_stream and self.string is not None
 
     @_once
     def tags(self) -> dict[tuple[bytes, bytes], list[Tagged]]:
@@ -338,6 +382,10 @@ class Shown:
                     if which == replica_id and low < number <= high:
                         return True
         return False
+
+
+def _region_rank(fact: Fact) -> tuple[int, Dot]:
+    return region_of(fact.replica_id), fact.dot
 
 
 def _latest(settings: Iterable[Deadline | StringWritten | Increased]) -> float:

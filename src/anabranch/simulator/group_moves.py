@@ -123,7 +123,7 @@ class MoveChecks:
         stream = self._work.stream(process, key)
         if stream is None:
             shown = self._record.history.shown((0, key), process.replica.vector)
-            assert shown.has_string_alone, f"{key!r} was not copied"
+            assert shown.is_small, f"{key!r} was not copied"
             return
         self._record.reached["group moved"] += len(stream.groups)
         for name in stream.groups:

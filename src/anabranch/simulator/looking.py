@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.timetables import GONE_MS
-from anabranch.keyspace.values import StringValue, Value
+from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.simulator.facts import NEVER
 from anabranch.simulator.formulas import Shown
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
@@ -109,11 +109,15 @@ def equal(keyspace: Keyspace) -> dict[str, Any]:
 
 def visible_value(value: Value) -> dict[str, Any]:
     """What clients can see of a key, as plain values."""
-    if isinstance(value, StringValue):
-        deadline = value.shared.string_deadline_of(None)
-        return {"string": value.data, "deadline": deadline}
-    assert type(value) is Stream
-    return visible_stream(value)
+    if type(value) is Stream:
+        return visible_stream(value)
+    data: Any = value.data if isinstance(value, StringValue) else None
+    if isinstance(value, SetValue):
+        data = set(value.members)
+    elif isinstance(value, ListValue):
+        data = list(value.items)
+    deadline = value.shared.small_deadline_of(None)
+    return {"value": data, "deadline": deadline, "hidden": value.shared.small_kinds[1:]}
 
 
 def visible_stream(stream: Stream) -> dict[str, Any]:
@@ -126,6 +130,7 @@ def visible_stream(stream: Stream) -> dict[str, Any]:
         "max deleted ID": stream.max_deleted_id,
         "deadline": stream.shared.deadline_ms,
         "hidden string": stream.shared.string,
+        "hidden": stream.shared.small_kinds,
     }
     shown["groups"] = {}
     for name, group in groups(stream):
@@ -195,8 +200,8 @@ def _local(group: Group) -> dict[str, Any]:
 def due_of(shown: Shown) -> dict[str, Any]:
     """The data by the formulas, in the form of :func:`visible`."""
     deadline = None if shown.deadline == NEVER else shown.deadline
-    if shown.has_string_alone:
-        return {"string": shown.string, "deadline": deadline}
+    if shown.is_small:
+        return {"value": shown.small, "deadline": deadline, "hidden": shown.small_kinds[1:]}
     return {
         "entries": sorted(
             Entry(e.entry_id, e.dot, token_of(e.payload))  # type: ignore[arg-type]
@@ -207,6 +212,7 @@ def due_of(shown: Shown) -> dict[str, Any]:
         "max deleted ID": shown.max_deleted_id,
         "deadline": deadline,
         "hidden string": shown.string,
+        "hidden": shown.small_kinds,
         "groups": {
             name: (
                 sorted(created.dot for created in creations),

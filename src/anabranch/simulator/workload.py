@@ -18,10 +18,10 @@ from anabranch.stream.stream import Stream
 MOVING_SHARE: Final = 0.2
 """The share of runs in which streams are copied, dumped and restored continuously."""
 
-STRINGS_SHARE: Final = 0.15
-"""The share of runs whose clients use strings and counters, too."""
+SMALL_SHARE: Final = 0.15
+"""The share of runs whose clients use strings, counters, sets and lists, too."""
 
-STRING_KEYS: Final = (b"s1", b"s2")
+SMALL_KEYS: Final = (b"s1", b"s2", b"m1", b"l1")
 """The keys of these, under which streams are made now and then."""
 
 MOVED_SHARE: Final = 0.1
@@ -54,14 +54,15 @@ def _words(*parts: object) -> Words:
 class Workload:
     """The clients of a run, and what they ask for."""
 
-    def __init__(
-        self, chance: random.Random, moving: random.Random, strings: random.Random
-    ) -> None:
-        """``moving`` are the streams that are copied elsewhere; few runs have any, or strings."""
+    def __init__(self, chance: random.Random, moving: random.Random, small: random.Random) -> None:
+        """``moving`` are the streams that are copied elsewhere; few runs have any.
+
+        ``small`` are the small values; few runs have some.
+        """
         self.chance = chance
         self._moving = moving
-        self._strings = strings
-        self.has_strings = strings.random() < STRINGS_SHARE
+        self._small = small
+        self.has_small = small.random() < SMALL_SHARE
         self.moves = moving.random() < MOVING_SHARE
         self.payloads: deque[bytes] = deque(maxlen=3)
         """The newest payloads of DUMP in any region."""
@@ -99,8 +100,8 @@ class Workload:
         """The next command of a client in a region."""
         if self.moves and self._moving.random() < MOVED_SHARE:
             return self._move(process)
-        if self.has_strings and self._strings.random() < 0.5:
-            return self._of_a_string()
+        if self.has_small and self._small.random() < 0.5:
+            return self._of_a_small_value()
         while True:
             (maker,) = self.chance.choices(self._makers, self._weights)
             words = maker(self, process, self.chance.choice(self.keys))
@@ -121,13 +122,15 @@ class Workload:
             return _words("RESTORE", target, 0, moving.choice(list(self.payloads)), "REPLACE")
         return _words("COPY", key, target, "REPLACE")
 
-    def _of_a_string(self) -> Words:
-        """A command on strings and counters."""
-        chance = self._strings
-        key = chance.choice(STRING_KEYS)
-        rest = chance.choices(_OF_STRINGS, _STRING_WEIGHTS)[0].split()
+    def _of_a_small_value(self) -> Words:
+        """A command on strings, counters, sets and lists, mostly under a name of their own."""
+        chance = self._small
+        key = chance.choice(SMALL_KEYS)
+        own = key if chance.random() < 0.9 else chance.choice(SMALL_KEYS)
+        mix = {b"s": _STRING_MIX, b"m": _SET_MIX, b"l": _LIST_MIX}[own[:1]]
+        rest = chance.choices(list(mix), list(mix.values()))[0].split()
         words = _words(rest[0], key, *rest[1:])
-        return [chance.choice(STRING_KEYS) if word == b"KEY" else word for word in words]
+        return [chance.choice(SMALL_KEYS) if word == b"KEY" else word for word in words]
 
     def unit(self, process: Process) -> list[Words]:
         """Commands between MULTI and EXEC."""
@@ -366,8 +369,19 @@ _STRING_MIX: Final = {
 }  # fmt: skip
 """Commands on a string, without their key, and how often each is chosen."""
 
-_OF_STRINGS: Final = list(_STRING_MIX)
-_STRING_WEIGHTS: Final = list(_STRING_MIX.values())
+_SET_MIX: Final = {
+    "SADD a": 10, "SADD b c": 10, "SADD a b d e": 5, "SREM a": 8, "SREM b e": 6, "SPOP": 4,
+    "SPOP 2": 2, "SMOVE KEY c": 3, "DEL": 4, "PEXPIRE 60": 3, "PERSIST": 2, "XADD * f v": 2,
+    "RENAME KEY": 1, "COPY KEY REPLACE": 1,
+}  # fmt: skip
+
+_LIST_MIX: Final = {
+    "RPUSH a": 10, "RPUSH b c": 8, "LPUSH d": 6, "LPUSHX e f": 3, "LPOP": 8, "RPOP 2": 3,
+    "LINSERT BEFORE b x": 5, "LINSERT AFTER a y": 5, "LSET 0 z": 4, "LSET -1 w": 3, "LREM 1 a": 3,
+    "LREM 0 x": 2, "LTRIM 0 5": 2, "LTRIM 1 -2": 2, "LMOVE KEY LEFT RIGHT": 4,
+    "RPOPLPUSH KEY": 3, "DEL": 3, "PEXPIRE 60": 2, "SADD q": 1, "RENAME KEY": 1,
+    "COPY KEY REPLACE": 1,
+}  # fmt: skip
 
 _IN_UNITS: Final[list[_Maker]] = [_add, _add, _delete_entries, _delete, _create, _destroy]
 

@@ -108,8 +108,13 @@ class FieldTable:
         ]
 
     def restore(self, state: object, values: list[Any]) -> None:
-        """Give a new state what :meth:`write` has returned; where that is empty, it stays new."""
-        for (part, attribute), read, value in zip(self._places, self._reads, values, strict=True):
+        """Give a new state what :meth:`write` has returned; where that is empty, it stays new.
+
+        Fields at the end may be missing: they were added later.
+        """
+        if len(values) > len(self._places):
+            raise ValueError(f"{len(values)} fields where {len(self._places)} are known")
+        for (part, attribute), read, value in zip(self._places, self._reads, values, strict=False):
             if value or not isinstance(value, list | dict):
                 owner = state if part is None else part(state)
                 setattr(owner, attribute, value if read is None else read(value))

@@ -27,6 +27,7 @@ from typing import Any, Final
 from sortedcontainers import SortedDict
 
 from anabranch.stream.block import Block
+from anabranch.stream.elements import Elements
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS, make, split
 from anabranch.stream.fields import (
     BOOL,
@@ -83,6 +84,20 @@ def _ascending(numbers: list[int]) -> SortedDict[int, None]:
     return SortedDict(dict.fromkeys(numbers))
 
 
+def _puts(elements: dict[str, Elements]) -> dict[str, Any]:
+    return {kind: dict(each.puts) for kind, each in elements.items()}
+
+
+def _elements(puts: dict[str, Any]) -> dict[str, Elements]:
+    return {kind: Elements.restored(kind, rows) for kind, rows in puts.items()}
+
+
+def _former_home() -> GroupHome:
+    home = GroupHome()
+    home.is_incomplete = True  # whether pieces of a hand-over were missing is not written
+    return home
+
+
 _ACCEPTED: Final = row(Accepted, INTEGER, INTEGER, INTEGER, INTEGER)
 _DEADLINES: Final = table(DOT, optional(NUMBER))
 _EPOCH: Final = row(HomeEpoch, INTEGER, INTEGER, BOOL)
@@ -96,7 +111,7 @@ _WATCH: Final = FieldTable(
 )
 HOME: Final = optional(
     record(
-        GroupHome,
+        _former_home,
         FieldTable(
             epochs=table(DOT, _EPOCH),
             begun=_EPOCH,
@@ -149,6 +164,7 @@ SHARED: Final = FieldTable(
     accepted=nested(BYTES, table(DOT, _ACCEPTED)),
     writes=table(DOT, row(Write, PLACE, BYTES, _DEADLINES)),
     counts=BYTES,
+    elements=Form(_puts, _elements, dict[str, Any]),
 )
 KEPT: Final = optional(record(Shared, SHARED))
 PRODUCERS: Final = FieldTable(

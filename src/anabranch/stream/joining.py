@@ -167,7 +167,7 @@ def _numbers(log: RegionLog, top: int) -> Ranges:
 
 
 def _join_shared(mine: Shared, other: Shared, our: Vector, their: Vector) -> None:
-    _join_deadlines_of_writes(mine, other, our, their)
+    _join_small(mine, other, our, their)
     for name in BY_DOT:
         setattr(mine, name, join_dots(getattr(mine, name), getattr(other, name), our, their))
     mine.set_tombstones(mine.tombstones)
@@ -193,7 +193,11 @@ def _join_shared(mine: Shared, other: Shared, our: Vector, their: Vector) -> Non
             del mine.tags[pid]
 
 
-def _join_deadlines_of_writes(mine: Shared, other: Shared, our: Vector, their: Vector) -> None:
+def _join_small(mine: Shared, other: Shared, our: Vector, their: Vector) -> None:
+    for kind in {**mine.elements, **other.elements}:
+        elements = mine.elements_of(kind)
+        elements.join(other.elements_of(kind), our, their)
+        mine.settle(elements)
     for dot, write in mine.writes.items():
         if dot in other.writes:
             deadlines = dict(write.deadlines)

@@ -13,11 +13,18 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from anabranch.compiling import mypyc_attr
 from anabranch.stream import register
+from anabranch.stream.elements import LIST, SET, Elements
 from anabranch.stream.producer import Accepted, Producers
 from anabranch.stream.register import Cut, Write
 
 Tombstone = bytes | bool
 """The groups that a removal beats although they were created concurrently."""
+
+STRING: Final = "string"
+
+STRINGS_LEVEL: Final = 4
+ELEMENTS_LEVEL: Final = 5
+"""The feature levels from which a region knows strings and counters, and sets and lists."""
 
 ALL_GROUPS: Final = True
 NO_GROUP: Final = False
@@ -130,12 +137,14 @@ class Shared:
         self.accepted: dict[bytes, dict[Dot, Accepted]] = _NONE  # bulk producer -> records
         self.writes: dict[Dot, Write] = _NONE  # SET, see register.py
         self.counts = b""  # INCR, packed
+        self.elements: dict[str, Elements] = _NONE  # of a set and of a list, see elements.py
         self.removals: Removals | None = None  # of the tombstones, if it was computed
 
     @property
     def is_blank(self) -> bool:
         """Whether nothing is stored."""
-        return not any(getattr(self, name) for name in (*BY_DOT, "tags", "accepted", "counts"))
+        tables = (*BY_DOT, "tags", "accepted", "counts", "elements")
+        return not any(getattr(self, name) for name in tables)
 
     def deadline_of(self, known: int | None) -> int | None:
         """The deadline of the key, for which this one was known; the settings here determine it."""
@@ -172,6 +181,9 @@ class Shared:
         for name in BY_DOT:
             if name != "tombstones":
                 drop_covered(getattr(self, name), covered)
+        for elements in list(self.elements.values()):
+            elements.clear(covered)
+            self.settle(elements)
         self.drop_tags(covered)
         for pid in list(self.accepted):
             drop_covered(self.accepted[pid], covered)
@@ -260,6 +272,26 @@ class Shared:
         self.accepted.pop(pid, None)
         return None
 
+    # -- a set and a list of the key, see elements.py -----------------------------------------
+
+    def elements_of(self, kind: str) -> Elements:
+        """The elements of a set or a list; call :meth:`settle` after a change."""
+        found = self.elements.get(kind)
+        return Elements(kind) if found is None else found
+
+    def settle(self, elements: Elements) -> None:
+        """Keep elements while there are any."""
+        if elements.puts:
+            self.elements = with_row(self.elements, elements.kind, elements)
+        else:
+            self.elements.pop(elements.kind, None)
+
+    @property
+    def small_kinds(self) -> list[str]:
+        """What the key has beside a stream: the first is shown if there is no stream."""
+        found = [STRING] if self.is_register and self.has_string else []
+        return found + [kind for kind in (SET, LIST) if kind in self.elements]
+
     # -- the string of the key, see register.py -----------------------------------------------
 
     @property
@@ -272,8 +304,8 @@ class Shared:
         """The string of the key, or None."""
         return register.string_of(self.writes, register.read_counts(self.counts))
 
-    def string_deadline_of(self, known: int | None) -> int | None:
-        """The deadline of that string, for which this one was known; None for never."""
+    def small_deadline_of(self, known: int | None) -> int | None:
+        """The deadline of a string, a set or a list, for which this one was known."""
         return register.deadline_of(self.writes, register.read_counts(self.counts), self.deadlines)
 
     def write(self, dot: Dot, write: Write, covered: Covered) -> None:
@@ -340,12 +372,26 @@ class Shared:
         """Whether something of a string is stored."""
         return bool(self.writes or self.counts)
 
+    @property
+    def has_small(self) -> bool:
+        """Whether something of a string, a set or a list is stored."""
+        return self.is_register or bool(self.elements)
+
+    @property
+    def level(self) -> int:
+        """The feature level that members must have to know all of it."""
+        if self.elements:
+            return ELEMENTS_LEVEL
+        return STRINGS_LEVEL if self.is_register else 0
+
     def check(self, stream: Bearer) -> None:
         """Assert that the counters of the stream follow from this state."""
         counters = stream.last_id, stream.max_deleted_id, stream.added_surplus
         stream.recount()
         assert counters == (stream.last_id, stream.max_deleted_id, stream.added_surplus)
         assert self.removals in (None, newest_removals(self.tombstones))
+        for elements in self.elements.values():
+            elements.check()
 
 
 @mypyc_attr(acyclic=True)
@@ -364,7 +410,7 @@ class _Nothing(Shared):
     def deadline_of(self, known: int | None) -> int | None:
         return known
 
-    def string_deadline_of(self, known: int | None) -> int | None:
+    def small_deadline_of(self, known: int | None) -> int | None:
         return known
 
     def check(self, stream: Bearer) -> None:

@@ -185,7 +185,7 @@ def real_window_ms(producers: Producers, now_ms: int) -> int:
 
 def oldest_pending_ms(group: Group) -> Steps[int | None]:
     """When the oldest delivery was that is pending; None without any."""
-    if group.pending.by_age:
+    if group.pending.by_age and group.pending.is_sorted:
         return group.pending.by_age[0][0]
     oldest: int | None = None
     for pending in list(group.pending.lists.values()):

@@ -70,6 +70,29 @@ def test_it_is_released_a_grace_after_the_connection_has_closed(w: Workers) -> N
     assert "policy_released:1" in w.run("INFO policies")
 
 
+def test_many_pending_entries_are_sorted_by_their_ages_in_steps() -> None:
+    w = Workers("", count=1200)
+    assert len(w.read(w.session, "ann", "COUNT 700")) == 700
+    w.advance(10)
+    assert len(w.read(w.session, "bob", "COUNT 500")) == 500
+    w.run("AB.POLICY SET s lease time:1s redeliver claim")
+    pending = w.region.keyspace.databases[0].values[b"s"].groups[b"g"].pending  # type: ignore[union-attr]
+    assert not pending.sort_some(500)
+    w.run("XACK s g 1-0 600-0", "XCLAIM s g eve 0 2-0 700-0", "XNACK s g FAIL IDS 2 3-0 701-0")
+    w.check()
+    w.passes(1300)
+    assert set(w.owners().values()) == {""}
+    w.check()
+
+
+def test_it_is_released_in_another_database_too(w: Workers) -> None:
+    w.read(w.session, "ann")
+    w.passes(300)
+    w.run("SWAPDB 0 1", "SELECT 1")
+    w.passes(10_300)
+    assert w.owners() == {"1-0": ""}
+
+
 def test_a_blocked_reader_gets_it(w: Workers) -> None:
     ann = w.connect()
     w.read(ann, "ann", "COUNT 10")

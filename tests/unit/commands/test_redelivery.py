@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.engine.session import Session
+from anabranch.region import leases
 from tests.unit.commands.test_leases import Workers
 
 # -- backoff ------------------------------------------------------------------------------------
@@ -224,6 +225,17 @@ def test_consumers_that_were_there_before_are_removed_too() -> None:
     assert consumers(w) == set()
     w.region.leases.check()
     assert not w.region.leases.holds
+
+
+def test_many_consumers_are_expected_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "_CONSUMERS", 2)
+    w = Workers("")
+    w.run(*(f"XGROUP CREATECONSUMER s g old{number}" for number in range(5)))
+    w.run("AB.POLICY SET s consumer-ttl 1s")
+    w.passes(300)
+    assert len(w.region.leases.holds) == 5
+    w.passes(11_000)
+    assert consumers(w) == set()
 
 
 def test_with_a_lease_entries_go_first_and_the_consumer_later() -> None:

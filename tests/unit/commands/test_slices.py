@@ -186,6 +186,27 @@ def test_the_work_of_a_long_command_grows_with_the_stream(region: Driven) -> Non
     assert region.turns(region.begin("RESTORE", "t", 0, payload)) > ENTRIES // 100 // 8
 
 
+def test_a_reader_that_claims_sorts_all_pending_entries_in_slices(region: Driven) -> None:
+    claim = ("XREADGROUP", "GROUP", "g", "eve", "CLAIM", 0, "COUNT", 1, "STREAMS", "s", ">")
+    session = region.begin(*claim)
+    region.do("XACK", "s", "g", "1-1", session=region.other)
+    region.do("XCLAIM", "s", "g", "bob", 0, "2-1", "IDLE", 0, session=region.other)
+    ((_, ((entry_id, *_),)),) = region.end(session)
+    assert entry_id == b"3-1"
+    ((_, ((entry_id, *_),)),) = region.do(*claim, session=region.other)
+    assert entry_id == b"4-1", "what is sorted stays so"
+    region.check()
+    assert region.in_one_go(*claim)[0][1][0][0] == b"5-1"
+
+
+def test_many_entries_are_renewed_in_slices(region: Driven) -> None:
+    session = region.begin("AB.RENEW", "s", "g", "alice", "1h")
+    region.do("XACK", "s", "g", "2999-1", session=region.other)
+    renewed = region.end(session)
+    assert (len(renewed), renewed[0], b"2999-1" in renewed) == (ENTRIES - 1, b"1-1", False)
+    region.check()
+
+
 @pytest.mark.parametrize(("add", "remove"), [("RPUSH", "LPOP"), ("SADD", "SPOP")])
 def test_lists_and_sets_are_dumped_and_restored_in_slices(
     region: Driven, add: str, remove: str

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from anabranch.commands.extensions import subscribing
 from anabranch.engine.session import Session
+from anabranch.scheduling import SLICE_NS
 from tests.support.region_harness import decode_all
 from tests.support.streams import Streams
 
@@ -155,6 +157,44 @@ def test_many_entries_come_in_several_pushes(s: Streams) -> None:
 
 
 # -- policies ---------------------------------------------------------------------------------
+
+
+def test_one_subscription_follows_ten_thousand_streams(
+    s: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each turn looks at some of them, and an entry of one costs nothing for the others."""
+    looks: list[bytes] = []
+
+    def counted(ctx: Any, words: list[bytes]) -> Any:
+        looks.append(words[-2])
+        return xreadgroup(ctx, words)
+
+    xreadgroup = subscribing.xreadgroup
+    monkeypatch.setattr(subscribing, "xreadgroup", counted)
+    keys = [f"s{number}" for number in range(10_000)]
+    group(s, *keys)
+    s.fill("s7", "1-0", "2-0")
+    s.run("XREADGROUP GROUP g w COUNT 1 STREAMS s7 >")
+    session = s.connect(resp3=True)
+    s.region.scheduler.drive(lambda: None)
+    s.clock.tick_ns = SLICE_NS
+    s.do("AB.SUBSCRIBE", "CREDIT", 3, "GROUP", "g", "w", "STREAMS", *keys, session=session)
+    most = 0
+    while len(s.region.scheduler):
+        before = len(looks)
+        s.region.scheduler.run_turn()
+        most = max(most, len(looks) - before)
+    assert (most, len(looks)) == (subscribing._LOOKED_AT, 10_001)
+    assert pushed(s, session) == [("s7", "2-0")]
+    looks.clear()
+    s.fill("s9", "1-0", "2-0")
+    assert pushed(s, session) == [("s9", "1-0")], "the credit is used up"
+    assert set(looks) == {b"s9"}
+    assert s.do("XACK", "s7", "g", "1-0", session=session) == 1
+    assert pushed(s, session) == [("s9", "2-0")]
+    assert s.region.keyspace.waiters.active
+    s.region.close_session(session)
+    assert not s.region.keyspace.waiters.active
 
 
 def test_the_connection_holds_a_lease_and_what_it_leaves_is_pushed_to_others(s: Streams) -> None:

@@ -9,9 +9,12 @@ import pytest
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, replica_id_of
+from anabranch.keyspace.values import ListValue, SetValue
 from anabranch.oplog.errors import CorruptLogError
 from anabranch.region.full_sync_checks import check_full_sync, check_order
 from anabranch.scheduling import in_one_go
+from anabranch.stream.elements import Elements, places_between
+from anabranch.stream.shared import Shared
 from anabranch.stream.stream import Stream
 
 OURS, THEIRS = replica_id_of(1, 0), replica_id_of(2, 0)
@@ -103,6 +106,46 @@ def test_a_held_tag_is_taken() -> None:
 def test_a_held_tag_with_a_wrong_field_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(CorruptLogError):
         in_one_go(check_full_sync(tagged(TAG._replace(**wrong)), "state"))
+
+
+def a_list(*puts: Any) -> Keyspace:
+    """A keyspace whose one key is a list that regions share."""
+    keyspace = state((1, 1))
+    keyspace.replica.vector[THEIRS] = 5
+    shared = Shared()
+    shared.settle(Elements.restored("list", dict(puts)))
+    keyspace.databases[0].put(b"l", ListValue((), shared))
+    return keyspace
+
+
+PLACE = places_between(b"", b"\xff", THEIRS, 1, 1)[0]
+
+
+def test_a_list_is_taken() -> None:
+    in_one_go(check_full_sync(a_list((PLACE, [[[THEIRS, 5], b"x"]])), "state"))
+
+
+@pytest.mark.parametrize(
+    "put",
+    [
+        (b"x", [[[THEIRS, 5], b"x"]]),
+        (PLACE, [[[THEIRS, 6], b"x"]]),
+        (PLACE, [[[-1, 5], b"x"]]),
+        (PLACE, []),
+        (PLACE, [[[THEIRS, 5], b"x"], [[THEIRS, 5], b"y"]]),
+    ],
+    ids=["no place", "not applied", "no replica ID", "nothing there", "one dot twice"],
+)
+def test_a_list_that_makes_no_sense_is_refused(put: Any) -> None:
+    with pytest.raises(CorruptLogError):
+        in_one_go(check_full_sync(a_list(put), "state"))
+
+
+def test_a_set_of_a_region_alone_is_refused() -> None:
+    keyspace = state((1, 1))
+    keyspace.databases[0].put(b"m", SetValue([b"a"]))
+    with pytest.raises(CorruptLogError, match="a value of a region alone"):
+        in_one_go(check_full_sync(keyspace, "state"))
 
 
 @pytest.mark.parametrize("wrong", [{OURS: ("x", 1)}, {OURS: (1, -1)}, {"x": (1, 1)}, {-1: (1, 1)}])

@@ -139,7 +139,7 @@ GROUP_STEPS = st.lists(
     st.tuples(
         st.sampled_from(
             ["deliver"] * 3 + ["assign"] * 3 + ["release"] * 2 + ["acknowledge"] * 2
-            + ["remove consumer", "ask for age", "copy"]
+            + ["remove consumer", "ask for age", "sort some", "copy"]
         ),
         st.integers(0, 60),
         st.integers(1, 5),
@@ -190,6 +190,8 @@ def _act(group: Group, model: _Model, step: tuple[str, int, int, str, int], regi
         old.pending.acknowledge([entry.entry_id for entry in old.pending.between(0, MAX_ID)])
         old.remove_consumer(name.encode())
         old.progress.see(999)
+    elif act == "sort some":
+        group.pending.sort_some(many)
     else:
         group.pending.oldest_first()
     return group
@@ -235,7 +237,8 @@ def test_a_group_agrees_with_a_dictionary(
         if entry is not None:
             assert group.pending.region_of(entry) == _region(entry_id, regions)
         if regions == 1:  # a copy puts the entries of several regions one region after the other
-            for by_age in (group.pending.by_age, group.copy().pending.oldest_first()):
+            sorted_now = group.pending.by_age if group.pending.is_sorted else None
+            for by_age in (sorted_now, group.copy().pending.oldest_first()):
                 assert by_age is None or [row[2].entry_id for row in by_age] == model.by_age
     assert (group.progress.last_delivered_id, group.progress.entries_read) == (7, 3)
 

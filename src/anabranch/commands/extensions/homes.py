@@ -61,10 +61,10 @@ def home_show(ctx: Context, args: list[bytes]) -> bytes:
     place, present = _homed(ctx, args)
     group, ours = place.group, ctx.replica.region
     state = "other region" if present.region != ours else "here"
-    if present.region == ours and group.is_away(ours):
+    if group.home is not None and group.home.leaving is not None:
+        state = "hands over"
+    elif present.region == ours and group.is_away(ours):
         state = "waits for a hand-over"
-        if group.home is not None and group.home.leaving is not None:
-            state = "hands over"
     repeated = [] if group.home is None else sorted(group.home.repeated)
     return ctx.reply(
         Map(

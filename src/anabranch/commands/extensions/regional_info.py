@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,6 +17,7 @@ from anabranch.keyspace.values import StringValue, Value
 from anabranch.resp.encode import ZERO, integer
 from anabranch.resp.values import Map
 from anabranch.scheduling import Steps
+from anabranch.stream.elements import LIST, SET, Elements, by_rank
 from anabranch.stream.entry_id import text
 from anabranch.stream.groups.group import Group
 from anabranch.stream.numbering import number_of
@@ -24,7 +25,15 @@ from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.register import amount_text, ranked, read_counts
 from anabranch.stream.renumbering import counted
-from anabranch.stream.shared import ALL_GROUPS, NO_GROUP, NOTHING_SHARED, Dot, Shared, Tombstone
+from anabranch.stream.shared import (
+    ALL_GROUPS,
+    NO_GROUP,
+    NOTHING_SHARED,
+    STRING,
+    Dot,
+    Shared,
+    Tombstone,
+)
 from anabranch.stream.stream import Stream
 from anabranch.stream.turns import settle_order
 
@@ -43,12 +52,12 @@ def _rows(vector: Mapping[int, int]) -> list[list[int]]:
 
 
 def info(ctx: Context, args: list[bytes]) -> bytes:
-    """AB.INFO [key [GROUP group]]: figures of this region, of a stream, a string or a group."""
+    """AB.INFO [key [GROUP group]]: figures of this region, of a value or a group."""
     if len(args) == 1:
         return ctx.reply(_region(ctx))
-    string = ctx.db.values.get(args[1]) if len(args) == 2 else None
-    if isinstance(string, StringValue) and string.shared.is_register and ctx.read(args[1]):
-        return ctx.reply(Map([("exists", 1), *_string(string.shared, string.data)]))
+    value = ctx.db.values.get(args[1]) if len(args) == 2 else None
+    if value is not None and _is_small(value) and ctx.read(args[1]):
+        return ctx.reply(Map([("exists", 1), *_small(value)]))
     stream = ctx.read_stream(args[1])
     if len(args) > 2:
         if len(args) != 4 or args[2].upper() != b"GROUP":
@@ -79,7 +88,7 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
                 ("scheduled", ctx.db.timetables.count(args[1])),
                 ("retention", _retention(stream, ctx.now_ms)),
                 ("ledger-records", len(stream.ledger.records)),
-                *_if_any("hidden-string", stream.shared.string),
+                *_hidden(stream.shared, stream.shared.small_kinds),
             ]
         )
     )
@@ -145,7 +154,7 @@ def _region(ctx: Context) -> Map:
             ("held-back-by", _held_back_by(ctx, [] if oldest is None else [oldest])),
             ("held-tags", len(replica.conflicts)),
             ("held-tag-bytes", replica.conflicts.size),
-            *_if_any("hidden-strings", [list(each) for each in sorted(replica.hidden_strings)]),
+            *_if_any("hidden-values", [list(each) for each in sorted(replica.hidden_values)]),
         ]
     )
 
@@ -153,6 +162,50 @@ def _region(ctx: Context) -> Map:
 def _if_any(name: str, value: Any) -> list[tuple[str, Any]]:
     """A field that is there only if something is hidden."""
     return [(name, value)] if value else []
+
+
+def _is_small(value: Value) -> bool:
+    """Whether this is a string, a set or a list that regions share."""
+    return not isinstance(value, Stream) and value.shared.has_small
+
+
+def _hidden(shared: Shared, kinds: Iterable[str]) -> list[tuple[str, Any]]:
+    """What the value of a key hides."""
+    found: dict[str, Any] = {
+        STRING: shared.string,
+        SET: sorted(shared.elements_of(SET).puts),
+        LIST: list(shared.elements_of(LIST).items()),
+    }
+    return [(f"hidden-{kind}", found[kind]) for kind in kinds]
+
+
+def _small(value: Value) -> list[tuple[str, Any]]:
+    """What regions share of a string, a set or a list, and what it hides."""
+    shared = value.shared
+    kinds = shared.small_kinds
+    if isinstance(value, StringValue):
+        facts = _string(shared, value.data)
+    else:
+        facts = _elements(shared.elements[kinds[0]])
+    return [*facts, ("mark-count", len(shared.tombstones)), *_hidden(shared, kinds[1:])]
+
+
+def _elements(elements: Elements) -> list[tuple[str, Any]]:
+    """How many elements a set or a list has, of which regions, and items that were set at once.
+
+    Of those at one place the one that counts is the first.
+    """
+    origins = Counter(dot[0] for puts in elements.puts.values() for dot, _ in puts)
+    at_once = [
+        [item for _, item in by_rank(puts)]
+        for _, puts in sorted(elements.puts.items())
+        if elements.kind == LIST and len(puts) > 1
+    ]
+    return [
+        (elements.kind, len(elements)),
+        ("origins", [[*_replica_id(each), origins[each]] for each in sorted(origins)]),
+        ("set-at-once", at_once),
+    ]
 
 
 def _string(shared: Shared, data: bytes) -> list[tuple[str, Any]]:
@@ -169,7 +222,6 @@ def _string(shared: Shared, data: bytes) -> list[tuple[str, Any]]:
                 if row.is_alive
             ],
         ),
-        ("mark-count", len(shared.tombstones)),
     ]
 
 
@@ -309,7 +361,7 @@ def _by_region(counts: Iterable[tuple[int, int]]) -> dict[int, int]:
 
 
 def digest(ctx: Context, args: list[bytes]) -> bytes | None:
-    """AB.DIGEST key [key ...]: the digest of each stream or string by which regions compare it."""
+    """AB.DIGEST key [key ...]: the digest of each value by which regions compare it."""
     return ctx.in_slices(args, _digest(ctx, args))
 
 
@@ -324,7 +376,7 @@ def _digest(ctx: Context, args: list[bytes]) -> Steps[list[bytes]]:
 
 def _digest_of(ctx: Context, key: bytes) -> str | None:
     value: Value | None = ctx.read(key)
-    if not (isinstance(value, StringValue) and value.shared.is_register):
+    if value is None or not _is_small(value):
         value = ctx.read_stream(key)
     if value is None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from anabranch.commands.stream.options import stream_and_group
 from anabranch.config.policies import duration_ms
@@ -11,16 +11,23 @@ from anabranch.engine.arguments import id_list
 from anabranch.engine.holding import use_name
 from anabranch.engine.homing import check_home
 from anabranch.engine.leases import LeasePlace
+from anabranch.engine.releasing import Whose
 from anabranch.errors import CommandError
+from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import MAX_ID, MIN_ID, text
 from anabranch.stream.groups.policy import TIME
+from anabranch.stream.stream import Stream
+
+_AT_ONCE: Final = 200
+"""Entries that are renewed in one step: a millisecond."""
 
 if TYPE_CHECKING:
     from anabranch.engine.context import Context
     from anabranch.stream.groups.pending_entry import PendingEntry
+    from anabranch.stream.groups.pending_list import Consumer
 
 
-def renew(ctx: Context, args: list[bytes]) -> bytes:
+def renew(ctx: Context, args: list[bytes]) -> bytes | None:
     """AB.RENEW key group consumer t [id ...]: the IDs that the consumer still has.
 
     With a ``time`` lease theirs end ``t`` from now. With another one, or none, their idle time
@@ -39,24 +46,53 @@ def renew(ctx: Context, args: list[bytes]) -> bytes:
         return ctx.reply([])
     use_name(ctx, key, name, group, args[3])
     consumer.seen_ms = ctx.now_ms
-    entries: list[PendingEntry] = []
-    if ids:
-        for entry_id in dict.fromkeys(ids):
-            found = group.pending.with_id(entry_id)
-            entries += [entry for _, entry in found if entry.consumer is consumer]
-    else:
-        entries = list(consumer.between(MIN_ID, MAX_ID))
-    at_ms = ctx.now_ms
-    policed = group.policed
+    whose = Whose(ctx.db.index, key, name, group)
+    if not ids:
+        return ctx.in_slices(args, _renewed(ctx, whose, consumer, ahead_ms))
+    rows = [
+        (region, entry)
+        for entry_id in dict.fromkeys(ids)
+        for region, entry in group.pending.with_id(entry_id)
+        if entry.consumer is consumer
+    ]
+    _renew(ctx, whose, consumer, ahead_ms, rows)
+    return ctx.reply(list(dict.fromkeys(text(entry.entry_id) for _, entry in rows)))
+
+
+def _renewed(ctx: Context, whose: Whose, consumer: Consumer, ahead_ms: int) -> Steps[list[bytes]]:
+    """Renew all entries of a consumer, some at a time."""
+    found: set[int] = set()
+    for region, pending in list(consumer.pending.items()):
+        start = MIN_ID
+        while start <= MAX_ID and whose.group.consumers.get(consumer.name) is consumer:
+            some, upto = pending.some_between(start, MAX_ID, _AT_ONCE)
+            start = upto + 1
+            _renew(ctx, whose, consumer, ahead_ms, [(region, entry) for entry in some])
+            found.update(entry.entry_id for entry in some)
+            yield
+    return [ctx.reply(list(map(text, sorted(found))))]
+
+
+def _renew(
+    ctx: Context,
+    whose: Whose,
+    consumer: Consumer,
+    ahead_ms: int,
+    entries: list[tuple[int, PendingEntry]],
+) -> None:
+    """Renew entries, each with its replica ID, unless the group is gone."""
+    stream = ctx.keyspace.databases[whose.db].values.get(whose.key)
+    if not entries or type(stream) is not Stream:
+        return
+    if stream.groups.get(whose.name) is not whose.group:
+        return
+    at_ms, policed = ctx.now_ms, whose.group.policed
     if policed is not None and policed.policy.lease.mode == TIME:
         at_ms += ahead_ms - policed.policy.lease.ms
-        place = LeasePlace(ctx.db.index, key, name, False)
+        place = LeasePlace(whose.db, whose.key, whose.name, False)
         ctx.server.leases.look(place, ctx.now_ms + ahead_ms)
     rows = [
-        (each.entry_id, group.pending.region_of(each), max(at_ms, 0), each.delivery_count)
-        for each in entries
+        (entry.entry_id, region, max(at_ms, 0), entry.delivery_count) for region, entry in entries
     ]
-    if rows:
-        ctx.emit(kinds.Assign(ctx.db.index, key, name, args[3], rows, ctx.now_ms))
-        ctx.changes += len(rows)
-    return ctx.reply(list(dict.fromkeys(text(each.entry_id) for each in entries)))
+    ctx.emit(kinds.Assign(whose.db, whose.key, whose.name, consumer.name, rows, ctx.now_ms))
+    ctx.changes += len(rows)

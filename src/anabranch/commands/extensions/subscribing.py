@@ -13,19 +13,22 @@ group is delivered by ``xreadgroup``, as if the client had sent it.
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from itertools import islice
 from typing import Final
 
 from anabranch.commands.extensions.joint_read import JointRequest, be_told, begin, look
 from anabranch.commands.extensions.reading import EntryRequest, is_stream, names_at
 from anabranch.commands.stream.read_request import parse_read
-from anabranch.commands.stream.readgroup import check_groups, news_of, xreadgroup
+from anabranch.commands.stream.readgroup import check_groups, news_of, next_turn_ms, xreadgroup
 from anabranch.engine.arguments import integer, integer_or_none
 from anabranch.engine.context import Context
 from anabranch.engine.holding import use_name
 from anabranch.engine.key_extraction import OPTION_WIDTH
 from anabranch.errors import CommandError
-from anabranch.keyspace.waiter import Waiter
+from anabranch.keyspace.waiter import Condition, Waiter
 from anabranch.resp.encode import OK, array_header, bulk
+from anabranch.scheduling import Steps
 from anabranch.stream.stream import Stream
 
 CREDIT_MAX: Final = 1_000_000_000
@@ -41,6 +44,15 @@ _ROWS_MAX: Final = 1_000
 
 _REQUEUED_KEYS_MAX: Final = 64
 """Subscriptions of a group take turns if they have no more keys: it costs time for each key."""
+
+_CHECKED: Final = 200
+_LOOKED_AT: Final = 50
+_COUNTED: Final = 500
+"""Keys whose groups are looked up, that are read, and in which pending entries are counted, at
+once: a millisecond."""
+
+_READ_AT_ONCE: Final = 500
+"""Streams that a reader without a group looks at together: some milliseconds if all have news."""
 
 _PUSH: Final = b">2\r\n" + bulk(b"ab.entries")
 _NO_RESP3: Final = (
@@ -67,24 +79,38 @@ class GroupSubscription:
         self.keys = dict.fromkeys(keys)
         self._due: dict[bytes, None] = {}
         """Keys to look at; of those that have more than they may push, the next one is first."""
-        self._held: set[bytes] = set()
-        """Keys in which the consumer may have pending entries."""
-        self._left = 0
-        """What may be delivered at least: counted when something of the connection's own may have
-        given credit back, because a change of a key must cost the writer little."""
+        self._later: dict[bytes, int] = {}
+        """Keys to look at again at a time, although nothing happens to them until then."""
+        self._held: OrderedDict[bytes, int] = OrderedDict()
+        """Keys in which the consumer may have pending entries, and how many when it was counted."""
+        self._pending = 0
+        """All of these. It may be too many: it is counted again when something of the connection's
+        own may have given credit back, because a change of a key must cost the writer little."""
+        self._to_count = 0
+        """How many of the keys must be counted, the first ones."""
+        self._is_known = False
+        """Whether all keys were counted since the subscription looked at all of them."""
 
     def run(self, ctx: Context, waiter: Waiter) -> None:
         """Push what there is, as far as the credit goes. CommandError: no stream is left."""
+        if waiter.changed is None:
+            self._to_count = len(self._held)
         if waiter.is_behind:
             self._due.update(self.keys)
-            self._held.update(self.keys)
+            self._held = OrderedDict.fromkeys(self.keys, 0)
+            self._pending, self._to_count = 0, len(self._held)
             waiter.is_behind = False
+            self._is_known = False
         for key in waiter.changed or ():
             if key in self.keys:
                 self._due[key] = None
-        if waiter.changed is None:
-            self._left = self._count_credit(ctx)
-        rows, gone = self._deliver(ctx)
+        for key in [key for key, at_ms in self._later.items() if at_ms <= ctx.now_ms]:
+            del self._later[key]
+            self._due[key] = None
+        if waiter.changed is None or self._left <= 0:
+            self._count(ctx)
+        self._is_known = self._is_known or not self._to_count
+        rows, gone = self._deliver(ctx) if self._is_known else ([], [])
         for key, error in gone:
             del self.keys[key]
             ctx.server.channels.send([ctx.session], [b"ab.gone", key, error])
@@ -94,11 +120,23 @@ class GroupSubscription:
                 ctx.keyspace.waiters.requeue(waiter)
         if not self.keys:
             raise CommandError("NOGROUP No stream of the subscription has its group any more")
-        if self._due:
-            if self._left > 0:
-                ctx.server.blocked.look_again(waiter)
-            elif waiter.recheck_ms <= ctx.now_ms:
-                ctx.keyspace.waiters.recheck_at(waiter, ctx.now_ms + STARVING_MS)
+        self._go_on(ctx, waiter)
+
+    def _go_on(self, ctx: Context, waiter: Waiter) -> None:
+        """Arrange that it runs again, if there is more to do now, or will be."""
+        look_ms = min(self._later.values(), default=0)
+        if self._due and (self._left > 0 or self._to_count):
+            ctx.server.blocked.look_again(waiter)
+        elif self._due:
+            starving_ms = ctx.now_ms + STARVING_MS
+            look_ms = min(look_ms or starving_ms, starving_ms)
+        if look_ms and not ctx.now_ms < waiter.recheck_ms <= look_ms:
+            ctx.keyspace.waiters.recheck_at(waiter, look_ms)
+
+    @property
+    def _left(self) -> int:
+        """What may be delivered at least: the credit without what is not acknowledged."""
+        return self.credit - self._pending
 
     def _deliver(self, ctx: Context) -> tuple[list[tuple[bytes, ...]], list[tuple[bytes, bytes]]]:
         """Rows of entries within the credit, in equal shares; and keys that are gone."""
@@ -106,41 +144,53 @@ class GroupSubscription:
         gone: list[tuple[bytes, bytes]] = []
         left, size = min(self._left, PUSH_ENTRIES), 0
         share = max(left // max(len(self._due), 1), 1)
-        for key in list(self._due):
+        for key in list(islice(self._due, _LOOKED_AT)):
             if left <= 0 or size >= PUSH_BYTES:
                 break
             del self._due[key]
+            most = min(share, left)
             words = [b"XREADGROUP", b"GROUP", self.group, self.consumer]
-            words += [b"COUNT", b"%d" % min(share, left), b"MAXSIZE", b"%d" % PUSH_BYTES]
+            words += [b"COUNT", b"%d" % most, b"MAXSIZE", b"%d" % PUSH_BYTES]
             try:
                 reply = xreadgroup(ctx, [*words, b"STREAMS", key, b">"])
             except CommandError as refusal:
                 gone.append((key, refusal.text))
                 continue
             head = b"%%1\r\n$%d\r\n%b\r\n" % (len(key), key)
+            has_more = False
             if reply is not None and reply.startswith(head):
                 entries = reply[len(head) :]
                 rows.append((array_header(2), bulk(key), entries))
                 count = int(entries[1 : entries.index(b"\r")])
                 left -= count
-                self._left -= count
+                self._pending += count
                 size += len(entries)
-                self._held.add(key)
-                self._due[key] = None  # it may have more
+                self._held[key] = self._held.get(key, 0) + count
+                has_more = count == most or 2 * len(entries) > PUSH_BYTES
+            if has_more:
+                self._due[key] = None
+            elif (at_ms := self._next_turn_ms(ctx, key)) > 0:
+                self._later[key] = at_ms
         return rows, gone
 
-    def _count_credit(self, ctx: Context) -> int:
-        """What may be delivered: the credit without what the consumer has not acknowledged."""
-        left = self.credit
-        for key in list(self._held):
+    def _next_turn_ms(self, ctx: Context, key: bytes) -> int:
+        """When a key that had nothing must be looked at again, 0 for never."""
+        stream = ctx.db.values.get(key)
+        group = stream.groups.get(self.group) if type(stream) is Stream else None
+        return 0 if group is None else next_turn_ms(group, ctx.now_ms)
+
+    def _count(self, ctx: Context) -> None:
+        """Count what the consumer has not acknowledged in some of the keys."""
+        for _ in range(min(self._to_count, _COUNTED)):
+            self._to_count -= 1
+            key, before = self._held.popitem(last=False)
             stream = ctx.db.values.get(key)
             group = stream.groups.get(self.group) if type(stream) is Stream else None
             consumer = None if group is None else group.consumers.get(self.consumer)
-            if consumer is None or not consumer.pending_count:
-                self._held.discard(key)
-            else:
-                left -= consumer.pending_count
-        return left
+            count = 0 if consumer is None else consumer.pending_count
+            self._pending += count - before
+            if count:
+                self._held[key] = count
 
 
 class ReaderSubscription:
@@ -150,6 +200,10 @@ class ReaderSubscription:
         self.request = request
         self.credit = credit
         """How many entries may still be pushed."""
+        self._due: dict[bytes, None] = {}
+        """Streams to look at."""
+        self._is_whole = False
+        """Whether all streams are to be looked at together once these are done."""
 
     def run(self, ctx: Context, waiter: Waiter) -> None:
         """Push what there is, as far as the credit goes."""
@@ -158,20 +212,28 @@ class ReaderSubscription:
             return
         request = self.request
         followed = request.followed(ctx)
-        changed = followed if waiter.is_behind else waiter.changed or ()
-        names = [key for key in changed if key in followed]
-        if not names and not waiter.is_behind:
+        if waiter.is_behind:
+            self._due.update(dict.fromkeys(followed))
+            self._is_whole = True
+            waiter.is_behind = False
+        self._due.update((key, None) for key in waiter.changed or () if key in followed)
+        if not self._due and not self._is_whole:
             return
+        is_whole = not self._due
+        names = list(followed) if is_whole else list(islice(self._due, _READ_AT_ONCE))
         request.options.request.count = min(self.credit, PUSH_ENTRIES)
-        takings = look(ctx, request, names, is_whole=waiter.is_behind)
+        takings = look(ctx, request, names, is_whole=is_whole)
         if takings:
             self.credit -= sum([each.count for each in takings])
             _push(ctx, len(takings), request.rows(takings))
         cursor = request.cursor
-        has_more = bool(cursor.after)
-        # A look at all streams makes the cursor short again where several regions write.
-        waiter.is_behind = has_more or (bool(cursor.base) and len(cursor.rows) > _ROWS_MAX)
-        if has_more and self.credit:
+        if not cursor.after:  # otherwise there is more in these streams
+            for name in names:
+                self._due.pop(name, None)
+            # A look at all streams makes the cursor short again where several regions write.
+            is_long = bool(cursor.base) and len(cursor.rows) > _ROWS_MAX
+            self._is_whole = not is_whole and (self._is_whole or is_long)
+        if (self._due or self._is_whole) and self.credit:
             ctx.server.blocked.look_again(waiter)
 
 
@@ -204,29 +266,49 @@ def subscribe(ctx: Context, args: list[bytes]) -> bytes | None:
     if session.subscribed is not None:
         raise CommandError(_HAS_ONE)
     credit, group, rest = _parsed(args)
-    subscription: GroupSubscription | ReaderSubscription
     if group is not None:
         keys = list(dict.fromkeys(rest))
-        _check_groups(ctx, group, keys)
-        subscription = GroupSubscription(*group, keys, credit)
-    else:
-        request = begin(ctx, args, EntryRequest(rest, ctx.now_ms))
-        if request is None:
-            return None
-        keys = list(request.followed(ctx))
-        subscription = ReaderSubscription(request, credit)
+        return ctx.in_slices(args, _begun_for_group(ctx, args, group, keys, credit))
+    request = begin(ctx, args, EntryRequest(rest, ctx.now_ms))
+    if request is None:
+        return None
+    reader = ReaderSubscription(request, credit)
+    waiter = _begin(ctx, args, list(request.followed(ctx)), reader, is_stream)
+    be_told(ctx, waiter, request)
+    return OK
+
+
+def _begun_for_group(
+    ctx: Context, args: list[bytes], group: tuple[bytes, bytes], keys: list[bytes], credit: int
+) -> Steps[list[bytes]]:
+    """Begin the subscription of a consumer, after a look at all groups, some at a time."""
+    for at in range(0, len(keys), _CHECKED):
+        _check_groups(ctx, group, keys[at : at + _CHECKED])
+        yield
+    wants = news_of(group[0], ctx.replica.region)
+    waiter = _begin(ctx, args, keys, GroupSubscription(*group, keys, credit), wants)
+    waiter.fails_without_key = True
+    return [OK]
+
+
+def _begin(
+    ctx: Context,
+    args: list[bytes],
+    keys: list[bytes],
+    subscription: GroupSubscription | ReaderSubscription,
+    wants: Condition,
+) -> Waiter:
+    """Let the subscription of the connection wait for its keys, and look at all of them soon."""
+    session = ctx.session
     waiter = Waiter(session, args, ctx.db.index, keys, 0, b"")
-    waiter.wants = is_stream if group is None else news_of(group[0], ctx.replica.region)
+    waiter.wants = wants
     waiter.request = subscription
-    waiter.fails_without_key = group is not None
     waiter.is_lasting = waiter.is_behind = True
     session.subscribed = waiter
     session.refresh()
     ctx.keyspace.waiters.enqueue(waiter)
-    if isinstance(subscription, ReaderSubscription):
-        be_told(ctx, waiter, subscription.request)
     ctx.server.blocked.look_again(waiter)
-    return OK
+    return waiter
 
 
 def _parsed(args: list[bytes]) -> tuple[int, tuple[bytes, bytes] | None, list[bytes]]:

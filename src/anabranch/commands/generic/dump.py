@@ -57,7 +57,7 @@ def _plain(value: Value) -> bytes | list[bytes] | set[bytes]:
     if isinstance(value, ListValue):
         return list(value.items)
     assert isinstance(value, SetValue)
-    return value.members
+    return set(value.members)
 
 
 def dump(ctx: Context, args: list[bytes]) -> bytes | None:

@@ -103,7 +103,7 @@ def lrange(ctx: Context, args: list[bytes]) -> bytes:
     first, last = _within(span, len(value.items))
     if first > last:
         return EMPTY_ARRAY
-    return ctx.reply(list(islice(value.items, first, last + 1)))
+    return ctx.reply(value.part(first, last + 1))
 
 
 def ltrim(ctx: Context, args: list[bytes]) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from functools import reduce
 from operator import and_, or_, sub
 from typing import Any
@@ -19,18 +19,26 @@ from anabranch.resp.encode import EMPTY_ARRAY, ONE, ZERO, bulk, integer, null
 from anabranch.resp.values import SetReply
 
 
-def _members(value: SetValue | None) -> set[bytes]:
-    return set() if value is None else value.members
+def _members(value: SetValue | None) -> Set[bytes]:
+    return frozenset() if value is None else value.members
 
 
 def sadd(ctx: Context, args: list[bytes]) -> bytes:
     """Add members to a set; returns how many were new."""
     known = _members(write_as(ctx, args[1], SetValue))
-    fresh = [member for member in dict.fromkeys(args[2:]) if member not in known]
-    if fresh:
-        ctx.emit(kinds.AddMembers(ctx.db.index, args[1], fresh))
-        ctx.changes += len(fresh)
+    members = list(dict.fromkeys(args[2:]))
+    fresh = [member for member in members if member not in known]
+    _add(ctx, args[1], members, fresh)
     return integer(len(fresh))
+
+
+def _add(ctx: Context, key: bytes, members: list[bytes], fresh: list[bytes]) -> None:
+    """Add members, of which some are new."""
+    if ctx.effects.mode.renews_members:
+        ctx.emit(kinds.AddMembers(ctx.db.index, key, members))
+    elif fresh:
+        ctx.emit(kinds.AddMembers(ctx.db.index, key, fresh))
+    ctx.changes += len(fresh)
 
 
 def _remove(ctx: Context, key: bytes, members: list[bytes], event: str = "srem") -> None:
@@ -59,9 +67,7 @@ def smove(ctx: Context, args: list[bytes]) -> bytes:
         return ZERO
     if source != target:
         _remove(ctx, source, [member])
-        if member not in there:
-            ctx.emit(kinds.AddMembers(ctx.db.index, target, [member]))
-            ctx.changes += 1
+        _add(ctx, target, [member], [] if member in there else [member])
     return ONE
 
 

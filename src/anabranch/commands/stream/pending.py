@@ -85,6 +85,20 @@ def _acknowledge(ctx: Context, args: list[bytes], group: Group, ids: list[int]) 
     return integer_reply(done)
 
 
+# Policies are in modules that are not compiled: a group without any must not call them.
+
+
+def _check_home(ctx: Context, key: bytes, name: bytes, group: Group) -> None:
+    """HOMED, if this region must not deliver."""
+    if group.policed is not None or ctx.db.policies.rebinding is not None:
+        check_home(ctx, key, name, group)
+
+
+def _gives_up(group: Group, entry: PendingEntry) -> bool:
+    """Whether an entry must not be handed out once more."""
+    return group.policed is not None and gives_up(group, entry)
+
+
 # -- XNACK ------------------------------------------------------------------------------------
 
 
@@ -150,7 +164,7 @@ def xnack(ctx: Context, args: list[bytes]) -> bytes:
     """Release entries: they are pending without a consumer, and first for the next CLAIM."""
     key, name = args[1], args[2]
     stream, group = stream_and_group(ctx, key, name)
-    check_home(ctx, key, name, group)
+    _check_home(ctx, key, name, group)
     options = _nack_options(args)
     assert options.ids is not None
     handled = 0
@@ -270,7 +284,7 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
     """Assign pending entries to a consumer by ID."""
     key, name, consumer = args[1], args[2], args[3]
     stream, group = stream_and_group(ctx, key, name)
-    check_home(ctx, key, name, group)
+    _check_home(ctx, key, name, group)
     min_idle = _min_idle(args[4], "XCLAIM")
     ids = _claim_ids(args)
     options = _claim_options(args, 5 + len(ids), ctx.now_ms)
@@ -299,7 +313,7 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
                 (stream, group), entry, consumer, ctx.now_ms, min_idle
             ):
                 continue
-            if entry is not None and options.delivers and gives_up(group, entry):
+            if entry is not None and options.delivers and _gives_up(group, entry):
                 too_often.append(entry)
                 continue
             before = 1 if entry is None else entry.delivery_count
@@ -386,7 +400,8 @@ class _Claim:
             ctx.emit(kinds.CreateConsumer(ctx.db.index, key, name, consumer, ctx.now_ms))
             ctx.changes += 1
         group.consumers[consumer].seen_ms = ctx.now_ms  # no effect if it gets nothing
-        use_name(ctx, key, name, group, consumer)
+        if group.policed is not None:
+            use_name(ctx, key, name, group, consumer)
 
     def add(
         self, found: tuple[int, Block, int], entry_id: int, at_ms: int, count: int, *, justid: bool
@@ -433,7 +448,7 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
     start = interval_start(args[5])
     count, justid = _autoclaim_options(args)
     stream, group = stream_and_group(ctx, key, name)
-    check_home(ctx, key, name, group)
+    _check_home(ctx, key, name, group)
     _settle(stream, group)
     claim = _Claim(ctx, key, name, group, consumer)
     attempts = count * AUTOCLAIM_ATTEMPTS
@@ -460,7 +475,7 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
             continue
         if not _is_idle((stream, group), entry, consumer, ctx.now_ms, min_idle):
             continue
-        if not justid and gives_up(group, entry):
+        if not justid and _gives_up(group, entry):
             too_often.append(entry)
             continue
         deliveries = (

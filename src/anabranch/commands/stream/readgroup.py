@@ -31,6 +31,7 @@ from anabranch.keyspace.values import Value
 from anabranch.keyspace.waiter import Condition
 from anabranch.pattern import compile_glob
 from anabranch.resp.encode import bulk, null_array
+from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import MAX_ID, text
 from anabranch.stream.groups.group import Group
 from anabranch.stream.groups.ordering import Ordering
@@ -58,6 +59,9 @@ _DELIVERY_BYTES = len(b":0\r\n:0\r\n")
 _WAITING_AT_ONCE: Final = 1000
 """Entries that one read lets wait: some milliseconds."""
 
+_SORTED: Final = 500
+"""Entries that are sorted by age in one step: half a millisecond."""
+
 _Served = list[tuple[bytes, list[bytes], int]]
 _Row = tuple[int, int, int, int]
 
@@ -70,6 +74,10 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
         request = ctx.waiter.request
     name = request.group
     assert name is not None
+    if request.claim_ms is not None and ctx.waiter is None and _has_unsorted(ctx, request):
+        prepared = ctx.in_slices(args, _sorted_by_age(ctx, request))
+        if prepared is None:
+            return None
     plans = _plans(ctx, request, name)
     for consumer in request.visited:
         consumer.seen_ms = ctx.now_ms
@@ -303,6 +311,31 @@ def _claim(
     return chunks
 
 
+def _has_unsorted(ctx: Context, request: ReadRequest) -> bool:
+    """Whether a group has many pending entries that are not sorted by their age."""
+    return any(
+        each.pending.count > _SORTED and not each.pending.is_sorted
+        for each in _groups(ctx, request)
+    )
+
+
+def _groups(ctx: Context, request: ReadRequest) -> Iterator[Group]:
+    """The groups of a request that are there."""
+    for key in request.keys:
+        stream = ctx.db.values.get(key)
+        if type(stream) is Stream and request.group in stream.groups:
+            yield stream.groups[request.group]
+
+
+def _sorted_by_age(ctx: Context, request: ReadRequest) -> Steps[list[bytes]]:
+    """Sort all pending entries of the groups by their age, some at a time."""
+    while _has_unsorted(ctx, request):
+        for group in _groups(ctx, request):
+            group.pending.sort_some(_SORTED)
+        yield
+    return []
+
+
 def _taken(
     ctx: Context,
     plan: _Plan,
@@ -322,7 +355,7 @@ def _taken(
         found = stream.find_pending(group, entry)
         if found is None:
             continue  # a ghost stays pending
-        if gives_up(group, entry):
+        if group.policed is not None and gives_up(group, entry):
             too_often.append(entry)
             continue
         region, block, index = found
@@ -389,19 +422,26 @@ def _with_delivery(fragment: bytes, idle_ms: int, deliveries: int) -> bytes:
 
 
 def _next_look(ctx: Context, plans: list[_Plan], request: ReadRequest) -> int:
-    """The time at which a blocked reader must look again, 0 for never.
-
-    With an order per key a read may have left something to do, or time decides whose turn it is.
-    """
+    """The time at which a blocked reader must look again, 0 for never."""
     found = _next_claim(ctx, plans, request)
     for _, _, group, _ in plans:
-        policed = group.policed
-        if policed is not None and (order := policed.order) is not None:
-            at_ms = ctx.now_ms if order.must_look else policed.next_due_ms()
-            if at_ms is not None:
-                at_ms = max(at_ms, ctx.now_ms + 1)
-                found = min(found or at_ms, at_ms)
+        at_ms = next_turn_ms(group, ctx.now_ms)
+        if at_ms:
+            found = min(found or at_ms, at_ms)
     return found
+
+
+def next_turn_ms(group: Group, now_ms: int) -> int:
+    """The time at which a reader that got nothing must look again although nothing happens.
+
+    With an order per key a read may have left something to do, or time decides whose turn it is.
+    0: never.
+    """
+    policed = group.policed
+    if policed is None or policed.order is None:
+        return 0
+    at_ms = now_ms if policed.order.must_look else policed.next_due_ms()
+    return 0 if at_ms is None else max(at_ms, now_ms + 1)
 
 
 def _next_claim(ctx: Context, plans: list[_Plan], request: ReadRequest) -> int:

@@ -59,7 +59,7 @@ ab.producers 2 producer_info.producers 0.1.0 readonly
     keys: RO access
 ab.info -1 regional_info.info 0.1.0 readonly
     [key [GROUP group]]
-    does: Shows what this region has applied, the state of a stream by region, or leases of a group.
+    does: Shows what this region has applied, the state of a key by region, or leases of a group.
     cost: O(R+G), R being the regions, G the groups with their intervals.
     keys: RO access
     tips: nondeterministic_output

@@ -317,6 +317,48 @@ WORLDS: Final = (
         holds=_FULL_SYNCS,
     ),
     SmallWorld(
+        "sets",
+        "SADD against SREM and SPOP: a removal takes what it has seen, and no later addition",
+        ("eu> SADD k a; eu> SREM k b", "us> SREM k a; us> SADD k b; us> SPOP k"),
+        before="eu> SADD k a b",
+    ),
+    SmallWorld(
+        "lists",
+        "pushes, pops, LSET and LINSERT at once: one order, and a pop takes what it has seen",
+        ("eu> LPOP k; eu> RPUSH k c", "us> LSET k 0 x; us> LINSERT k AFTER b y"),
+        before="eu> RPUSH k a b",
+    ),
+    SmallWorld(
+        "set-at-once",
+        "LSET of one item in two regions, and a third one that takes what it has seen of it",
+        ("eu> LSET k 0 x", "us> LSET k 0 y", "ap> LREM k 0 a; ap> LPOP k"),
+        regions=3,
+        before="eu> RPUSH k a",
+    ),
+    SmallWorld(
+        "types-that-meet",
+        "a set, a list and a stream that are made at once under one name: one is shown",
+        ("eu> SADD k a; eu> RPUSH k b; eu> DEL k", "us> RPUSH k c; us> XADD k * f d"),
+        before="eu> DEL k",
+    ),
+    SmallWorld(
+        "expiring-sets",
+        "EXPIRE and expiry of a set against additions, and a set that is made again",
+        ("eu> PEXPIRE k 500; eu> SREM k a; eu> SADD k b", "us> SADD k c", "wait 600"),
+        before="eu> SADD k a",
+    ),
+    SmallWorld(
+        "full-syncs-of-elements",
+        "a region that was away joins members and items of which it has taken a part",
+        (
+            "cut eu us; eu> SREM k a; eu> SADD k b; eu> LPOP l; snapshot eu; heal",
+            "us> SADD k a c; us> LSET l 0 y",
+        ),
+        settings=_SHORT_LOG,
+        before="eu> SADD k a; us> RPUSH l x; us> RPUSH l z",
+        holds=_FULL_SYNCS,
+    ),
+    SmallWorld(
         "flushes",
         "FLUSHALL against entries, groups and a key that is made again",
         (

@@ -47,6 +47,14 @@ class TakeWatch:
         self.told: dict[Dot, Dot] = {}
         """By entry, the effect by which this region told that it has acknowledged the entry."""
 
+    def note(self, replica_id: int, number: int, *, is_handed_out: bool) -> None:
+        """An entry waits for others of its key, and counts as not delivered, or not any more."""
+        taken = self.taken.setdefault(replica_id, Ranges())
+        if is_handed_out:
+            taken.add(number - 1, number)
+        else:
+            self.taken[replica_id] = taken.without(Ranges.of_numbers([number]))
+
     def pass_on(self, numbers: Mapping[int, list[int]]) -> None:
         """Entries that this region has taken are pending in another one now."""
         for replica_id, some in numbers.items():
@@ -130,10 +138,24 @@ class GroupHome:
         self.repeated: dict[int, None] = {}
         """IDs of entries that this region and another one have delivered, as far as is known."""
         # Of this process alone:
+        self.pieces: dict[int, int] = {}
+        """By region that hands over, how many pieces of that have come, without a gap."""
         self.asked: tuple[HomeEpoch, int] | None = None
         """An epoch, and the region that asks its home to hand over."""
         self.is_incomplete = False
         """Whether hand-overs may be missing, because a full sync came instead of effects."""
+
+    def is_next(self, sender: int, piece: int, *, more: bool) -> bool:
+        """Note a piece of a hand-over; whether all pieces before it have come.
+
+        If not (a full sync came in their place, or this region began again from a snapshot), the
+        hand-over must be asked for once more.
+        """
+        known = self.pieces.pop(sender, -1)
+        expected = known if piece else 0
+        if piece == expected and more:
+            self.pieces[sender] = piece + 1
+        return piece == expected
 
     def current(self, first: int) -> HomeEpoch:
         """The epoch that counts; ``first`` is the region of the policy."""
@@ -170,10 +192,13 @@ class GroupHome:
         """Whether the region of an epoch begins with what this region hands over."""
         return home in (self.leaving, self.moved)
 
-    def hand_over(self, home: HomeEpoch, numbers: Mapping[int, list[int]], *, moves: bool) -> None:
-        """This region has handed over, with these pending entries, by replica ID."""
+    def pass_on(self, numbers: Mapping[int, list[int]]) -> None:
+        """This region hands over these pending entries, by replica ID."""
         if self.watch is not None:
             self.watch.pass_on(numbers)
+
+    def hand_over(self, home: HomeEpoch, *, moves: bool) -> None:
+        """This region has handed over."""
         self.twice = []
         if moves:
             self.moved = max(self.moved, home)

@@ -2,8 +2,9 @@
 
 Beside the entries only the lists of their consumers are changed here. Released (NACKed) entries are
 pending without a consumer; ``released`` keeps the order of their release. ``by_age`` orders the
-other pending entries by (delivery time, last update). It is built by the first ``XREADGROUP ...
-CLAIM`` of a group and kept up to date afterwards, so groups without claims do not pay for it.
+other pending entries by (delivery time, last update). It is built for the first ``XREADGROUP ...
+CLAIM`` of a group, some entries at a time (:meth:`GroupPending.sort_some`), and kept up to date
+afterwards, so groups without claims do not pay for it.
 ``ghosts`` keeps CLAIM from walking the same deleted entries each time, and ``released_living`` does
 so for released ones.
 """
@@ -21,7 +22,7 @@ from sortedcontainers import SortedList
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.groups.ordering import Ordering
 from anabranch.stream.groups.pending_entry import PendingEntry
-from anabranch.stream.groups.pending_list import Consumer, PendingList, walk
+from anabranch.stream.groups.pending_list import Consumer, PendingList, first_of, walk
 from anabranch.stream.ranges import Ranges
 
 MAX_DELIVERIES = (1 << 63) - 1
@@ -41,6 +42,7 @@ class GroupPending:
         self.lists: dict[int, PendingList] = defaultdict(PendingList)  # by replica ID
         self.released: dict[PendingEntry, None] = {}
         self.by_age: SortedList[Aged] | None = None
+        self._aged_below = MIN_ID  # entries with lower IDs are in ``by_age``
         self.ghosts: Aged | None = None  # no entry before it in ``by_age`` exists in the stream
         # Released entries that may exist in the stream
         self.released_living: dict[PendingEntry, None] | None = None
@@ -93,6 +95,11 @@ class GroupPending:
         return [
             entry_id for entry_id in distinct if any(entry_id in each.entries for each in lists)
         ]
+
+    def reaches(self, region: int, entry_id: int) -> bool:
+        """Whether an entry with this ID or a greater one may be pending."""
+        pending = self.lists.get(region)
+        return pending is not None and not pending.is_below(entry_id)
 
     def between(self, start: int, end: int) -> Iterator[PendingEntry]:
         """Pending entries by ID, released ones included."""
@@ -149,7 +156,9 @@ class GroupPending:
             for entry, number in zip(fresh, numbers, strict=True):
                 entry.number = number
         if self.by_age is not None:
-            self.by_age.update([(now_ms, entry.stamp, entry) for entry in fresh])
+            below = self._aged_below
+            aged = [(now_ms, each.stamp, each) for each in fresh if each.entry_id < below]
+            self.by_age.update(aged)
             self._rewind(now_ms)
         if self.order is not None:
             self.order.added(region, fresh)
@@ -236,7 +245,7 @@ class GroupPending:
             if own is None:
                 own = consumer.pending[region] = PendingList()
             own.add(entry)
-            if self.by_age is not None:
+            if self.by_age is not None and entry_id < self._aged_below:
                 self.by_age.add((delivery_ms, stamp, entry))
                 self._rewind(delivery_ms)
         return entry
@@ -277,9 +286,8 @@ class GroupPending:
             if self.order is not None:
                 for entry in gone:
                     self.order.removed(entry)
-            if self.by_age is not None:
-                for entry in gone:
-                    self.by_age.remove((entry.delivery_ms, entry.stamp, entry))
+            for entry in gone:
+                self._leave_ages(entry)
         consumer.pending.clear()
 
     def remove_numbered(self, replica_id: int, numbers: Ranges) -> None:
@@ -301,7 +309,11 @@ class GroupPending:
                 self.released_living.pop(entry, None)
             return
         consumer.pending[region].pop(entry.entry_id)
-        if self.by_age is not None:
+        self._leave_ages(entry)
+
+    def _leave_ages(self, entry: PendingEntry) -> None:
+        """An entry changes its consumer, or is not pending any more."""
+        if self.by_age is not None and entry.entry_id < self._aged_below:
             self.by_age.remove((entry.delivery_ms, entry.stamp, entry))
 
     def _rewind(self, delivery_ms: int) -> None:
@@ -311,15 +323,33 @@ class GroupPending:
 
     # -- in other orders ----------------------------------------------------------------------
 
-    def oldest_first(self) -> Iterator[Aged]:
-        """Pending entries that have a consumer, the oldest first, without known ghosts."""
+    @property
+    def is_sorted(self) -> bool:
+        """Whether all entries are sorted by their age."""
+        return self.by_age is not None and self._aged_below > MAX_ID
+
+    def sort_some(self, most: int) -> bool:
+        """Sort so many entries more by their age; returns whether all of them are sorted."""
         if self.by_age is None:
-            self.by_age = SortedList(
-                (entry.delivery_ms, entry.stamp, entry)
-                for entry in self.between(MIN_ID, MAX_ID)
-                if entry.consumer is not None
-            )
+            self.by_age = SortedList()
+            self._aged_below = MIN_ID
             self.ghosts = None
+        if self._aged_below <= MAX_ID:
+            some = first_of(self.lists, self._aged_below, MAX_ID, most)
+            aged = [
+                (each.delivery_ms, each.stamp, each) for each in some if each.consumer is not None
+            ]
+            self.by_age.update(aged)
+            self._aged_below = MAX_ID + 1 if len(some) < most else some[-1].entry_id + 1
+        return self.is_sorted
+
+    def oldest_first(self) -> Iterator[Aged]:
+        """Pending entries that have a consumer, the oldest first, without known ghosts.
+
+        It sorts what is not sorted yet (:meth:`sort_some`), which may take long.
+        """
+        self.sort_some(self.count + 1)
+        assert self.by_age is not None
         return self.by_age.irange(self.ghosts)
 
     def released_first(self) -> dict[PendingEntry, None]:
@@ -380,7 +410,10 @@ class GroupPending:
                 own.check()
             assert set(consumer.between(MIN_ID, MAX_ID)) == owned[name]
         if self.by_age is not None:
-            assert len(self.by_age) == self.count - len(self.released)
+            below = self.between(MIN_ID, self._aged_below - 1)
+            aged = [each for each in below if each.consumer is not None]
+            assert {each for _, _, each in self.by_age} == set(aged)
+            assert len(self.by_age) == len(aged)
 
 
 def _id_of_row(row: tuple[int, PendingEntry]) -> int:

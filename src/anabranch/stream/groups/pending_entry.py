@@ -34,6 +34,11 @@ class PendingEntry(Struct, eq=False, gc=False):
     number: int = 0
     """Of the entry; 0: only its ID is known, as in a region alone."""
 
+    @property
+    def was_handed_out(self) -> bool:
+        """Whether a consumer has got it: not so if it only waits for others of its key."""
+        return self.consumer is not None or self.delivery_count > 0
+
     def copy(self) -> PendingEntry:
         """A copy of the entry in its present state."""
         return PendingEntry(

@@ -110,7 +110,8 @@ class Policed:
     """What a group with policies has beside them: ``group.policed`` is None without any."""
 
     __slots__ = (
-        *("_delayed", "_number", "halted", "order", "owed", "past", "policy", "ripe", "told"),
+        *("_delayed", "_number", "halted", "holds_back", "order", "owed", "past", "policy"),
+        *("ripe", "told"),
     )
 
     def __init__(self, policy: GroupPolicy) -> None:
@@ -118,6 +119,8 @@ class Policed:
         self.order: Ordering | None = None
         if policy.key_field is not None:
             self.order = Ordering(policy.key_field, self.offer, self.withdraw)
+        self.holds_back = policy.room.most > 0 or self.order is not None
+        """Whether readers may wait although there are entries: until others leave a consumer."""
         self.halted: dict[PendingEntry, None] = {}
         """Entries that stop their keys, as far as it is their turn."""
         self.owed = False

@@ -1,0 +1,344 @@
+"""The elements of a key that several regions change: the members of a set, the items of a list.
+
+An element stands at a *place*. The place of a member is the member itself. The place of an item is
+made when it is pushed, between those of its neighbours: bytes that sort as the items do, so there
+is one order, which is the same in every region. What stands at a place has the dot of the effect
+that put it there. To put something there replaces what the effect had seen at this place; to take
+removes what it had seen. Nothing is left of what was taken: the version vector tells that.
+
+A place consists of *levels*. Level by level it says: a coarse rank, who has chosen it, and the
+number of its effect, negative for what was put before something of its own. So what one region
+pushes, one after the other, has one rank, and pushes of several regions do not mix.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, Final
+
+import msgspec
+from sortedcontainers import SortedList
+from xxhash import xxh3_128_intdigest
+
+from anabranch.stream.register import Dot
+
+SET: Final = "set"
+LIST: Final = "list"
+KINDS: Final = (SET, LIST)
+
+Put = tuple[Dot, bytes]
+"""What stands at a place: the effect that put it there, and the item; nothing for a member."""
+
+Puts = tuple[Put, ...]
+"""Several, if regions put something there at once; clients see the one that counts."""
+
+Covered = Callable[[Dot], bool]
+Vector = Mapping[int, int]
+
+_LEVEL: Final = struct.Struct(">QBIQI")  # rank, replica ID (40 bits), number, index
+PLACE_BYTES_MAX: Final = 64 * _LEVEL.size
+"""A list whose places would become longer is written again, with short places."""
+
+_UPTO_NUMBER: Final = _LEVEL.size - 4
+_ZERO: Final = 1 << 63
+"""Ranks and numbers may be negative, so this is added."""
+_RANK_MAX: Final = 1 << 62
+_END: Final = b"\xff"
+"""Above all places."""
+_MODULUS: Final = 1 << 128
+
+
+def by_rank(puts: Puts) -> list[Put]:
+    """What stands at one place; that of the greatest region is the first, and counts."""
+    return sorted(puts, key=lambda put: (put[0][0] & 0xFF, put[0]), reverse=True)
+
+
+def _item(puts: Puts) -> bytes:
+    return puts[0][1] if len(puts) == 1 else by_rank(puts)[0][1]
+
+
+class Elements:
+    """The members of a set, or the items of a list."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.puts: dict[bytes, Puts] = {}
+        """By place."""
+        self.order: SortedList[bytes] | None = SortedList() if kind == LIST else None
+        """The places of a list."""
+        self.newest: dict[int, int] = {}
+        """The greatest number of each replica ID that was put, taken or not."""
+        self.digest = 0
+        """The sum of a hash of each thing at each place."""
+
+    def __len__(self) -> int:
+        return len(self.puts)
+
+    def put(self, dot: Dot, places: Iterable[bytes], items: Iterable[bytes], knows: Covered) -> int:
+        """Put something at places; returns at how many of them nothing stood before.
+
+        ``items`` are those of a list, in the order of the places.
+        """
+        before = len(self.puts)
+        member: Puts = ((dot, b""),)  # one object for all of them
+        if self.order is None:
+            for place in places:
+                unseen = self._unseen(place, knows)
+                self._change(place, unseen + member if unseen else member)
+        else:
+            for place, item in zip(places, items, strict=True):
+                self._change(place, (*self._unseen(place, knows), (dot, item)))
+        replica_id, number = dot
+        self.newest[replica_id] = max(number, self.newest.get(replica_id, 0))
+        return len(self.puts) - before
+
+    def take(self, places: list[bytes], knows: Covered) -> int:
+        """Take members away, or items between two places each; returns how many are gone."""
+        before = len(self.puts)
+        if self.order is None:
+            for place in places:
+                self._change(place, self._unseen(place, knows))
+        else:
+            for low, high in zip(places[::2], places[1::2], strict=True):
+                self._take_span(self.order, low, high, knows)
+        return before - len(self.puts)
+
+    def _take_span(self, order: SortedList[bytes], low: bytes, high: bytes, knows: Covered) -> None:
+        first, end = order.bisect_left(low), order.bisect_right(high)
+        places = list(order.islice(first, end))
+        if all(knows(dot) for place in places for dot, _ in self.puts[place]):
+            for place in places:
+                self.digest -= self._hash(place, self.puts.pop(place))
+            self.digest %= _MODULUS
+            del order[first:end]
+        else:
+            for place in places:
+                self._change(place, self._unseen(place, knows))
+
+    def left_without(self, places: list[bytes], knows: Covered) -> int:
+        """How many elements are left if these are taken away."""
+        named = (
+            places
+            if self.order is None
+            else chain.from_iterable(
+                self.order.irange(low, high)
+                for low, high in zip(places[::2], places[1::2], strict=True)
+            )
+        )
+        gone = [each for each in named if each in self.puts and not self._unseen(each, knows)]
+        return len(self.puts) - len(gone)
+
+    def clear(self, knows: Covered) -> None:
+        """Take everything away that was seen."""
+        if all(map(knows, self.newest.items())):
+            self.puts, self.newest, self.digest = {}, {}, 0
+            self.order = None if self.order is None else SortedList()
+        else:
+            for place in list(self.puts):
+                self._change(place, self._unseen(place, knows))
+
+    def _unseen(self, place: bytes, knows: Covered) -> Puts:
+        puts = self.puts.get(place)
+        return () if puts is None else tuple([put for put in puts if not knows(put[0])])
+
+    def _change(self, place: bytes, puts: Puts) -> None:
+        """Let these things stand at a place."""
+        before = self.puts.get(place)
+        if before is not None:
+            self.digest -= self._hash(place, before)
+        if puts:
+            self.puts[place] = puts
+            self.digest += self._hash(place, puts)
+            if before is None and self.order is not None:
+                self.order.add(place)
+        elif before is not None:
+            del self.puts[place]
+            if self.order is not None:
+                self.order.remove(place)
+        self.digest %= _MODULUS
+
+    def _hash(self, place: bytes, puts: Puts) -> int:
+        seed, total = KINDS.index(self.kind), 0
+        for dot, item in puts:
+            data = b"%d:%d:%d:%b%b" % (*dot, len(place), place, item)
+            total += xxh3_128_intdigest(data, seed)
+        return total
+
+    def join(self, other: Elements, our: Vector, their: Vector) -> None:
+        """Add what is new of another state, and drop what the other side has taken."""
+        for place in list(self.puts):
+            there = other.puts.get(place, ())
+            puts = self.puts[place]
+            left = tuple([
+                put for put in puts if put in there or put[0][1] > their.get(put[0][0], 0)
+            ])  # fmt: skip
+            if len(left) < len(puts):
+                self._change(place, left)
+        for place, puts in other.puts.items():
+            here = self.puts.get(place, ())
+            new = tuple([
+                put for put in puts if put not in here and put[0][1] > our.get(put[0][0], 0)
+            ])  # fmt: skip
+            if new:
+                self._change(place, here + new)
+        for replica_id, number in other.newest.items():
+            self.newest[replica_id] = max(number, self.newest.get(replica_id, 0))
+
+    # -- a list ---------------------------------------------------------------------------------
+
+    def at(self, index: int) -> bytes:
+        """The item at an index; negative ones are counted from the end."""
+        assert self.order is not None
+        return _item(self.puts[self.order[index]])
+
+    def items(self, *, reverse: bool = False) -> Iterator[bytes]:
+        """All items in their order."""
+        for place in () if self.order is None else self.order.irange(reverse=reverse):
+            yield _item(self.puts[place])
+
+    def places_at(self, index: int, count: int, own: int, number: int) -> list[bytes]:
+        """New places for so many items before the one at an index, of an effect of this dot."""
+        order = self.order
+        assert order is not None
+        low = order[index - 1] if index else b""
+        high = order[index] if index < len(order) else _END
+        return places_between(low, high, own, number, count)
+
+    def spans(self, indexes: Iterable[int]) -> list[bytes]:
+        """First and last place of each run of items at these ascending indexes."""
+        assert self.order is not None
+        if isinstance(indexes, range):  # pops and trims: neighbours
+            return [self.order[indexes[0]], self.order[indexes[-1]]] if indexes else []
+        places: list[bytes] = []
+        last = -2
+        for index in indexes:
+            place = self.order[index]
+            if index == last + 1:
+                places[-1] = place
+            else:
+                places += (place, place)
+            last = index
+        return places
+
+    # -- to be kept -----------------------------------------------------------------------------
+
+    @classmethod
+    def restored(cls, kind: str, rows: Any) -> Elements:
+        """Read a copy of :attr:`puts` that msgpack has kept; :class:`ValueError` if it is none."""
+        elements = cls(kind)
+        puts = elements.puts = msgspec.convert(rows, dict[bytes, Puts], builtin_types=(bytes,))
+        known: dict[Put, Puts] = {}
+        for place, some in puts.items():
+            if kind == SET and len(some) == 1:
+                puts[place] = known.setdefault(some[0], some)  # one object for those of one effect
+            for (replica_id, number), _ in some:
+                if number > elements.newest.get(replica_id, 0):
+                    elements.newest[replica_id] = number
+            elements.digest += elements._hash(place, some)
+        elements.digest %= _MODULUS
+        if elements.order is not None:
+            elements.order.update(puts)
+        return elements
+
+    def check(self) -> None:
+        """Assert that everything is as it should be, also where another region has sent it."""
+        assert self.kind in KINDS, "elements of no kind"
+        total = 0
+        for place, puts in self.puts.items():
+            assert len({dot for dot, _ in puts}) == len(puts) > 0, "a place with nothing"
+            assert all(number <= self.newest[replica_id] for (replica_id, number), _ in puts)
+            total += self._hash(place, puts)
+            if self.kind == LIST:
+                assert is_place(place), "a place that is none"
+            else:
+                assert not any(item for _, item in puts), "a member with an item"
+        assert total % _MODULUS == self.digest
+        assert self.order is None or list(self.order) == sorted(self.puts)
+
+
+class Items:
+    """The items of a list of several regions, to be read like those of any list."""
+
+    def __init__(self, elements: Elements) -> None:
+        self.elements = elements
+
+    def __len__(self) -> int:
+        return len(self.elements.puts)
+
+    def __getitem__(self, index: int) -> bytes:
+        return self.elements.at(index)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self.elements.items()
+
+    def __reversed__(self) -> Iterator[bytes]:
+        return self.elements.items(reverse=True)
+
+    def part(self, first: int, end: int) -> list[bytes]:
+        """The items from one index up to another, which is excluded."""
+        elements = self.elements
+        assert elements.order is not None
+        return [_item(elements.puts[place]) for place in elements.order.islice(first, end)]
+
+    def index(self, wanted: bytes) -> int:
+        """The index of the first such item; :class:`ValueError` without one."""
+        for index, item in enumerate(self):
+            if item == wanted:
+                return index
+        raise ValueError("no such item")
+
+    def count(self, wanted: bytes) -> int:
+        """How many items are equal to this one."""
+        return sum([item == wanted for item in self])
+
+
+# -- places -------------------------------------------------------------------------------------
+
+
+def is_place(place: bytes) -> bool:
+    """Whether these bytes are the place of an item."""
+    if len(place) % _LEVEL.size or not 0 < len(place) <= PLACE_BYTES_MAX:
+        return False
+    return all(abs(level[0] - _ZERO) <= _RANK_MAX for level in _LEVEL.iter_unpack(place))
+
+
+def places_between(low: bytes, high: bytes, own: int, number: int, count: int) -> list[bytes]:
+    """Ascending places above one and below another, as short as may be.
+
+    Nothing stands between these two where ``own`` chooses. Empty ``low`` is below all.
+    """
+    for prefix in _candidates(low, high, own, number):
+        first = prefix + bytes(4)
+        if low < first and prefix + (count - 1).to_bytes(4, "big") < high:
+            return [prefix + index.to_bytes(4, "big") for index in range(count)]
+    raise AssertionError("there is always a place below a level")
+
+
+def _candidates(low: bytes, high: bytes, own: int, number: int) -> Iterator[bytes]:
+    """Places without their index, that which is preferred first."""
+    size = _LEVEL.size
+    if not low and high == _END:
+        yield _level(0, own, number)
+    if low:
+        yield _beside(low[:size], own, number)
+        yield low[:-size] + _beside(low[-size:], own, number)
+    if high != _END:
+        yield _beside(high[:size], own, -number)
+        yield high[:-size] + _beside(high[-size:], own, -number)
+        if high.startswith(low):
+            yield low + _beside(high[len(low) : len(low) + size], own, -number)
+    yield low + _level(0, own, number)
+
+
+def _beside(level: bytes, own: int, number: int) -> bytes:
+    """The level behind another one, or before it if the number is negative."""
+    rank, upper, lower, _, _ = _LEVEL.unpack(level)
+    if upper << 32 | lower != own:
+        rank += 1 if number > 0 else -1
+    return _level(rank - _ZERO, own, number)
+
+
+def _level(rank: int, own: int, number: int) -> bytes:
+    return _LEVEL.pack(rank + _ZERO, own >> 32, own & 0xFFFFFFFF, number + _ZERO, 0)[:_UPTO_NUMBER]
