@@ -24,7 +24,7 @@ from anabranch.oplog.batch import SentBatch, decode_batch, sent_batch
 from anabranch.replication import frames
 from anabranch.replication.frames import Refusal
 from anabranch.replication.framing import FrameType, checksum, framed
-from anabranch.replication.handshake_checks import proof_of
+from anabranch.replication.handshake import proof_of
 from anabranch.replication.sealing import Seal, keys_of
 from tests.fuzzing.mutations import changed_bytes, changed_tree
 from tests.fuzzing.running import Outcomes, program

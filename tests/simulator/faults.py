@@ -44,7 +44,7 @@ from anabranch.replication.handshake import Handshaker
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.status_table import StatusTable
 from anabranch.simulator.faults import simulate
-from anabranch.stream import by_number, image_conversion, joining, regional_id
+from anabranch.stream import by_number, entry_id, image_conversion, joining
 from anabranch.stream.groups import runs as runs_module
 from anabranch.stream.groups.group import Group
 from anabranch.stream.groups.progress import GroupProgress
@@ -292,21 +292,21 @@ def given_up_settled_by_copies(patch: Patch) -> None:
 
 
 def one_sequence_class(patch: Patch) -> None:
-    patch.setattr(regional_id, "next_sequence", lambda own, after: after + 1)
+    patch.setattr(entry_id, "next_sequence", lambda own, after: after + 1)
 
 
 def ids_by_the_clock(patch: Patch) -> None:
-    made = regional_id.automatic_id
+    made = entry_id.automatic_id
     patch.setattr(id_rules, "automatic_id", lambda own, now_ms, last: made(own, now_ms, 0))
 
 
 def epochs_share_ids(patch: Patch) -> None:
-    made = regional_id.next_sequence
-    patch.setattr(regional_id, "next_sequence", lambda own, after: made(own & 0xFF, after))
+    made = entry_id.next_sequence
+    patch.setattr(entry_id, "next_sequence", lambda own, after: made(own & 0xFF, after))
 
 
 def epochs_meet_in_ids(patch: Patch) -> None:
-    patch.setattr(regional_id, "_EPOCHS", 1)
+    patch.setattr(entry_id, "_EPOCHS", 1)
 
 
 def no_collapse(patch: Patch) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from anabranch.commands.extensions import renewing
-from anabranch.commands.stream import pending, readgroup
+from anabranch.commands.stream import key_order, pending, readgroup
 from anabranch.engine import releasing
 from anabranch.engine.leases import Hold, Leases
 from anabranch.keyspace.policies import Policies
@@ -117,7 +117,8 @@ def one_of_several_is_released(patch: Patch) -> None:
 
 
 def plain_reads_get_nothing(patch: Patch) -> None:
-    patch.setattr(readgroup, "_redeliver", lambda *_args: [])
+    for module in (readgroup, key_order):
+        patch.setattr(module, "redeliver", lambda *_args, **_more: [])
 
 
 def renewing_is_no_life(patch: Patch) -> None:
@@ -222,13 +223,14 @@ def ripe_entries_are_forgotten(patch: Patch) -> None:
 
 
 def one_more_than_there_is_room(patch: Patch) -> None:
-    within = readgroup._within_room
+    within = readgroup.within_room
 
     def changed(group: Any, request: Any, limit: int) -> int:
         left = within(group, request, limit)
         return left + 1 if left != limit or not left else left
 
-    patch.setattr(readgroup, "_within_room", changed)
+    for module in (readgroup, key_order):
+        patch.setattr(module, "within_room", changed)
 
 
 def life_ends_beside_a_connection(patch: Patch) -> None:

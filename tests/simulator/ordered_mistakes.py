@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from anabranch.commands.stream import readgroup
+from anabranch.commands.stream import key_order
 from anabranch.effects import apply_group, apply_stream
 from anabranch.engine import releasing
 from anabranch.stream.groups import ordering
@@ -32,13 +32,13 @@ def nobody_waits(patch: Patch) -> None:
 
 
 def two_in_one_reply(patch: Patch) -> None:
-    take = readgroup._Sorting.take
+    take = key_order._Sorting.take
 
     def changed(sorting: Any, *args: Any) -> bool:
         sorting._taken = type("Nothing", (set,), {"add": _nothing})()
         return take(sorting, *args)
 
-    patch.setattr(readgroup._Sorting, "take", changed)
+    patch.setattr(key_order._Sorting, "take", changed)
 
 
 def who_waits_may_be_claimed(patch: Patch) -> None:

@@ -18,7 +18,7 @@ from anabranch.effects.apply import apply
 from anabranch.engine import scheduled
 from anabranch.keyspace.timetables import Timetables
 from anabranch.oplog import snapshot
-from anabranch.region.due_entries import DueEntries
+from anabranch.region.maintenance import DueEntries
 from anabranch.server.cron import next_by_cron
 from anabranch.simulator.process import SimulatedHost
 
@@ -58,7 +58,7 @@ def added_and_not_noted(patch: Patch) -> None:
 
 
 def snapshot_without_them(patch: Patch) -> None:
-    patch.setattr(snapshot, "written", lambda _entries: [])
+    patch.setattr(snapshot, "schedule_rows", lambda _entries: [])
 
 
 def cancel_is_forgotten(patch: Patch) -> None:

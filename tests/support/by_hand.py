@@ -24,7 +24,7 @@ from anabranch.node import node as process
 from anabranch.node.exchange import Exchange
 from anabranch.node.identity import forget_newcomer
 from anabranch.node.local import RegionLocal
-from anabranch.oplog.batch import NUMBER_MAX, Batch, is_local, sent_batch, wire_form
+from anabranch.oplog.batch import Batch, is_local, sent_batch, wire_form
 from anabranch.oplog.log import OpLog
 from anabranch.oplog.snapshot import Contents, Snapshot
 from anabranch.oplog.storage import Storage
@@ -36,6 +36,7 @@ from anabranch.scheduling import in_one_go
 from anabranch.simulator.disk import MemoryPlace, MemoryStorage
 from anabranch.simulator.driver import SimulatedDriver
 from anabranch.simulator.facts import Vector
+from anabranch.stream.fields import NUMBER_MAX
 from tests.support.region_harness import FakeClock, FakeHost
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, region_of
 from anabranch.stream import by_number
-from anabranch.stream.ledger import Accepted
+from anabranch.stream.producer import Accepted
 from anabranch.stream.shared import Dot, Limits, Tag
 from anabranch.stream.stream import Stream
 

@@ -19,9 +19,8 @@ from msgspec.structs import astuple
 from anabranch.effects import kinds
 from anabranch.effects.apply import EFFECTS
 from anabranch.errors import AnabranchError
-from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS
+from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, MODULUS, SEQ_BITS
 from anabranch.stream.packed_ids import PackedIds
-from anabranch.stream.regional_id import MODULUS
 
 STEP: Final = MODULUS
 """The distance between the sequence numbers that one region gives in a millisecond."""

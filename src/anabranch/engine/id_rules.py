@@ -8,13 +8,17 @@ from anabranch.engine import texts
 from anabranch.engine.arguments import id_argument
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import write_token
-from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEALED_ID, SEQ_BITS, text
-from anabranch.stream.regional_id import (
+from anabranch.stream.entry_id import (
+    MAX_ID,
+    MAX_SEQ,
     MODULUS,
+    SEALED_ID,
+    SEQ_BITS,
     automatic_id,
     next_sequence,
     sequence_in,
     steps_below,
+    text,
 )
 
 if TYPE_CHECKING:
@@ -177,7 +181,7 @@ class IdRules:
 
 
 class RegionalIdRules(IdRules):
-    """The rules where several regions write, see :mod:`anabranch.stream.regional_id`."""
+    """The rules where several regions write, see :mod:`anabranch.stream.entry_id`."""
 
     def __init__(self, replica: Replica, settings: Settings, stats: Stats) -> None:
         super().__init__(stats)

@@ -12,7 +12,7 @@ from anabranch.engine.channels import Channels, KeyspaceEvents
 from anabranch.engine.dispatch import Dispatcher
 from anabranch.engine.host import Host
 from anabranch.engine.leases import Leases
-from anabranch.engine.script_store import Scripts
+from anabranch.engine.script_machine import Scripts
 from anabranch.engine.served_command import ServedCommand
 from anabranch.engine.session import Session
 from anabranch.keyspace.waiter import Waiter

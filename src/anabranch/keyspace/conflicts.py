@@ -16,6 +16,9 @@ from typing import Any, Final, NamedTuple
 from anabranch.keyspace.displaced_tags import DisplacedTags
 from anabranch.keyspace.held_tags import HeldTag, HeldTags, are_concurrent
 from anabranch.keyspace.last_effects import Place
+from anabranch.stream import fields
+from anabranch.stream.entry_id import make, split
+from anabranch.stream.fields import NUMBER, REPLICA_ID, table
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.shared import Dot, Tag
 
@@ -101,7 +104,7 @@ class Conflicts:
         """Hold a tag that was applied."""
         held = self.held.get(tag.replica_id)
         if held is None:
-            held = self.held[tag.replica_id] = HeldTags()
+            held = self.held[tag.replica_id] = HeldTags(tag.replica_id)
         held.add(tag)
 
     def prune(self, watermark: Mapping[int, int], vector: Mapping[int, int]) -> None:
@@ -125,7 +128,7 @@ class Conflicts:
         """
         if not self.held:
             return
-        held = self.held.get(replica_id, HeldTags())
+        held = self.held.get(replica_id, HeldTags(replica_id))
         for number in numbers:
             tag = held.of_number(number + 1)
             # The effect after a tagged entry is mostly its tag: so entries make one interval.
@@ -209,27 +212,20 @@ class Conflicts:
                 for replica_id, held in self.held.items()
                 for chunk in held.chunks()
             ],
-            [
-                [*dot, rank[0] >> 64, rank[0] & (1 << 64) - 1, *rank[2:]]
-                for dot, rank in self.beaten.items()
-            ],
-            [[replica_id, *row] for replica_id, row in self.stable.items()],
-            self.dropped,
+            *CONFLICTS.write(self),
             self.processed.written(),
             self.displaced.written(),
         ]
 
-    def read(self, written: list[Any]) -> None:
+    def read(self, rows: list[Any]) -> None:
         """Take over what :meth:`written` gave."""
-        chunks, beaten, stable, self.dropped, processed, *more = written
+        chunks, *values, processed, displaced = rows
         for replica_id, data in chunks:
-            self.held.setdefault(replica_id, HeldTags()).read(replica_id, data)
-        for replica_id, number, ms, seq, winner, place in beaten:
-            self.beaten[replica_id, number] = ms << 64 | seq, winner & 0xFF, winner, place
-        self.stable = {replica_id: (number, count) for replica_id, number, count in stable}
+            self.held.setdefault(replica_id, HeldTags(replica_id)).read(data)
+        beaten, self.stable, self.dropped = CONFLICTS.read(values)
+        self.beaten.update(beaten)
         self.processed.read(processed)
-        for displaced in more[:1]:  # earlier versions did not write them
-            self.displaced.read(displaced)
+        self.displaced.read(displaced)
 
     def join(
         self, other: Conflicts, ours: Mapping[int, int]
@@ -266,6 +262,19 @@ class Conflicts:
         held = self.held.get(dot[0])
         return None if held is None else held.of_number(dot[1])
 
+
+_RANK: Final = fields.Form(
+    lambda rank: [*split(rank[0]), *rank[2:]],
+    lambda parts: (make(*parts[:2]), parts[2] & 0xFF, *parts[2:]),
+    None,
+    (NUMBER.kind, int, REPLICA_ID.kind, NUMBER.kind),
+)
+CONFLICTS: Final = fields.FieldTable(
+    beaten=table(fields.DOT, _RANK),
+    stable=table(REPLICA_ID, fields.row(fields.pair, NUMBER, NUMBER)),
+    dropped=fields.INTEGER,
+)
+"""What is written of :class:`Conflicts`, beside its parts."""
 
 GroupPlace = tuple[int, bytes, bytes]
 """Database, key, group."""

@@ -15,13 +15,18 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from anabranch.keyspace.last_effects import Place
+from anabranch.stream.fields import BYTES, INTEGER, NUMBER, REPLICA_ID, nested, pair, row, table
 from anabranch.stream.shared import Dot, Shared
 
 Spans = dict[int, tuple[int, int]]
 """By replica ID: displaced tags have numbers above the first, up to the second."""
+
+DISPLACED: Final = nested(
+    row(pair, INTEGER, BYTES), table(BYTES, table(REPLICA_ID, row(pair, NUMBER, NUMBER)))
+)
 
 _Generation = dict[Place, dict[bytes, Spans]]
 
@@ -88,17 +93,15 @@ class DisplacedTags:
 
     def written(self) -> list[Any]:
         """Everything as plain values; :meth:`read` takes it back."""
-        return [
-            [*place, pid, [[each, *span] for each, span in spans.items()]]
-            for place in dict.fromkeys([*self._older, *self._newer])
-            for pid, spans in self.of(place).items()
-        ]
+        places = dict.fromkeys([*self._older, *self._newer])
+        rows: list[Any] = DISPLACED.write({place: self.of(place) for place in places})
+        return rows
 
-    def read(self, written: list[Any]) -> None:
+    def read(self, rows: list[Any]) -> None:
         """Take over what :meth:`written` gave."""
-        for db, key, pid, spans in written:
-            known = self._newer.setdefault((db, key), {})
-            _add(known, pid, {replica_id: (low, high) for replica_id, low, high in spans})
+        for place, spans_of in DISPLACED.read(rows).items():
+            for pid, spans in spans_of.items():
+                _add(self._newer.setdefault(place, {}), pid, spans)
 
 
 class Side(NamedTuple):

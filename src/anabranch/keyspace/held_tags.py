@@ -6,27 +6,26 @@ find that out however long they were disconnected. So every tag is *held* until 
 watermark: until every member has it on its disk, and no effect without it in its context can arrive
 any more.
 
-Tags are held by replica ID, in the order of their numbers. Older tags are packed, about 1,000 to a
-chunk of bytes; snapshots and full syncs contain these chunks. A table for look-ups is built only
+Tags are held by replica ID, in the order of their numbers. Older tags are packed in a
+:class:`PackedTable`, which snapshots and full syncs contain. A table for look-ups is built only
 when effects arrive whose contexts lack many of the tags, and is dropped afterwards.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
+from anabranch.keyspace.packed_table import ROWS_MAX, PackedRows, PackedTable, rows_in_chunk
+from anabranch.stream.entry_id import make, split
 from anabranch.stream.shared import Dot
 
 CHUNK_TAGS: Final = 1024
-"""Tags of a chunk."""
+"""Tags that are packed together."""
 
 _SCANNED: Final = 16
 """Up to so many tags are compared one by one, without a table."""
@@ -35,7 +34,9 @@ OPEN_TAG_BYTES: Final = 320
 """The approximate memory of an unpacked tag, without its idempotent ID."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Any]).decode
+_decode = msgspec.msgpack.Decoder(
+    tuple[int, bytes, bytes, bytes, list[int], Dot, int, bool, dict[int, int]]
+).decode
 
 
 class HeldTag(NamedTuple):
@@ -81,28 +82,34 @@ def are_concurrent(one: HeldTag, other: HeldTag) -> bool:
 _number = attrgetter("number")
 
 
-class _Chunk(NamedTuple):
-    first: int
-    last: int
-    tags: int
-    data: bytes
+def _key(number: int) -> bytes:
+    return number.to_bytes(8, "big")
+
+
+def _packed(tags: Sequence[HeldTag]) -> PackedRows:
+    return {_key(tag.number): _encode([*tag[2:6], split(tag.entry_id), *tag[7:]]) for tag in tags}
 
 
 class HeldTags:
     """The held tags of one replica ID, ascending by number."""
 
-    __slots__ = ("_asked", "_chunks", "_open", "_read", "_table", "_table_low", "_table_top")
+    __slots__ = (
+        *("_asked", "_open", "_packed", "_replica_id"),
+        *("_table", "_table_low", "_table_top", "newest"),
+    )
 
-    def __init__(self) -> None:
-        self._chunks: deque[_Chunk] = deque()
-        self._open: list[HeldTag] = []
-        self._read: tuple[bytes, list[HeldTag]] | None = None  # the chunk that was unpacked last
+    def __init__(self, replica_id: int) -> None:
+        self._replica_id = replica_id
+        self._packed = PackedTable()  # by number
+        self._open: list[HeldTag] = []  # the newest ones
+        self.newest = 0
+        """The number of the newest tag that was held, 0 if there was none."""
         self._table: dict[int, int | list[int]] | None = None  # hash -> numbers
         self._table_low = self._table_top = 0  # the table has the numbers above low up to top
         self._asked: int | None = None  # the lowest recent ``after`` of find()
 
     def __len__(self) -> int:
-        return sum([chunk.tags for chunk in self._chunks]) + len(self._open)
+        return len(self._packed) + len(self._open)
 
     def __iter__(self) -> Iterator[HeldTag]:
         return self.after(0)
@@ -110,53 +117,46 @@ class HeldTags:
     @property
     def size(self) -> int:
         """About how many bytes of memory they take."""
-        packed = sum([len(chunk.data) for chunk in self._chunks])
         table = 0 if self._table is None else 120 * len(self._table)
-        return packed + table + sum([OPEN_TAG_BYTES + len(tag.iid) for tag in self._open])
-
-    @property
-    def newest(self) -> int:
-        """The number of the newest tag, 0 if there is none."""
-        if self._open:
-            return self._open[-1].number
-        return self._chunks[-1].last if self._chunks else 0
+        return (
+            self._packed.size + table + sum([OPEN_TAG_BYTES + len(tag.iid) for tag in self._open])
+        )
 
     @property
     def oldest(self) -> int:
         """The number of the oldest tag, 0 if there is none."""
-        if self._chunks:
-            return self._chunks[0].first
+        if (first := self._packed.first) is not None:
+            return int.from_bytes(first, "big")
         return self._open[0].number if self._open else 0
 
     def add(self, tag: HeldTag) -> None:
         """Hold a tag, which is newer than all that are held."""
         self._open.append(tag)
+        self.newest = tag.number
 
     def drop_upto(self, number: int) -> None:
-        """Drop the tags up to a number; all tags of a chunk are dropped together."""
-        chunks = self._chunks
-        while chunks and chunks[0].last <= number:
-            chunks.popleft()
+        """Drop the tags up to a number, of packed ones whole chunks."""
         tags = self._open
         if tags and tags[0].number <= number:
             del tags[: bisect_right(tags, number, key=_number)]
-        if not tags and not chunks:
-            self._table = self._read = None
+        self._packed.drop_before(_key(number + 1))
+        if not len(self):
+            self._table = None
 
     def drop_oldest(self) -> int:
         """Drop about a chunk of the oldest tags; returns their count."""
-        if self._chunks:
-            return self._chunks.popleft().tags
-        count = min(len(self._open), CHUNK_TAGS)
-        del self._open[:count]
-        return count
+        before = len(self)
+        if len(self._packed):
+            self._packed.drop_first(CHUNK_TAGS // ROWS_MAX)
+        else:
+            del self._open[:CHUNK_TAGS]
+        return before - len(self)
 
     def pack(self, keep: int = CHUNK_TAGS) -> bool:
-        """Pack a chunk of the older tags, if there are more than ``keep`` beyond it."""
+        """Pack some of the older tags, if there are more than ``keep`` beyond them."""
         if len(self._open) < CHUNK_TAGS + keep:
             return False
-        some = self._open[:CHUNK_TAGS]
-        self._chunks.append(_Chunk(some[0].number, some[-1].number, CHUNK_TAGS, _packed(some)))
+        self._packed.update(_packed(self._open[:CHUNK_TAGS]))
         del self._open[:CHUNK_TAGS]
         return True
 
@@ -169,10 +169,9 @@ class HeldTags:
 
     def after(self, number: int) -> Iterator[HeldTag]:
         """The tags with greater numbers, ascending."""
-        for chunk in list(self._chunks):
-            if chunk.last > number:
-                tags = self._unpacked(chunk)
-                yield from tags[bisect_right(tags, number, key=_number) :]
+        for rows in self._packed.pages(_key(number)):
+            for key, row in rows.items():
+                yield self._unpacked(key, row)
         tags = self._open
         yield from tags[bisect_right(tags, number, key=_number) :]
 
@@ -182,7 +181,7 @@ class HeldTags:
             return []
         wanted = tag.db, tag.key, tag.pid, tag.iid
         newest = self._open[-_SCANNED:]
-        is_all = not self._chunks and len(newest) == len(self._open)
+        is_all = not len(self._packed) and len(newest) == len(self._open)
         if is_all or (newest and newest[0].number <= after):
             return [each for each in newest if each.number > after and each[2:6] == wanted]
         numbers = self._looked_up(hash(wanted), after)
@@ -190,19 +189,16 @@ class HeldTags:
         return [each for each in found if each is not None and each[2:6] == wanted]
 
     def chunks(self) -> list[bytes]:
-        """All tags in the form of files; :meth:`read` is the reverse."""
-        data = [chunk.data for chunk in self._chunks]
-        tags = self._open
-        data += [_packed(tags[at : at + CHUNK_TAGS]) for at in range(0, len(tags), CHUNK_TAGS)]
-        return data
+        """All tags as chunks of a :class:`PackedTable`; :meth:`read` is the reverse."""
+        rest = PackedTable()
+        rest.update(_packed(self._open))
+        return [*self._packed.chunks, *rest.chunks]
 
-    def read(self, replica_id: int, data: bytes) -> None:
-        """Take over a chunk, newer than any here."""
-        tags = _unpacked(replica_id, data)
-        if len(tags) == CHUNK_TAGS and not self._open:
-            self._chunks.append(_Chunk(tags[0].number, tags[-1].number, len(tags), data))
-        else:
-            self._open += tags
+    def read(self, chunk: bytes) -> None:
+        """Take over a chunk, newer than any here; ValueError if it is none."""
+        rows = rows_in_chunk(chunk)
+        self._packed.update(rows)
+        self.newest = max(self.newest, int.from_bytes(max(rows, default=b""), "big"))
 
     # -- looking up ---------------------------------------------------------------------------
 
@@ -234,87 +230,16 @@ class HeldTags:
 
     def of_number(self, number: int) -> HeldTag | None:
         """The tag with this number, or None."""
-        for chunk in self._chunks:
-            if chunk.last >= number:
-                tags = self._unpacked(chunk)
-                break
-        else:
-            tags = self._open
-        at = bisect_right(tags, number, key=_number) - 1
-        return tags[at] if at >= 0 and tags[at].number == number else None
+        tags = self._open
+        if tags and number >= tags[0].number:
+            at = bisect_right(tags, number, key=_number) - 1
+            return tags[at] if tags[at].number == number else None
+        key = _key(number)
+        row = self._packed.get(key)
+        return None if row is None else self._unpacked(key, row)
 
-    def _unpacked(self, chunk: _Chunk) -> list[HeldTag]:
-        if self._read is None or self._read[0] is not chunk.data:
-            replica_id = _decode(chunk.data)[0]
-            self._read = chunk.data, _unpacked(replica_id, chunk.data)
-        return self._read[1]
-
-
-def _packed(tags: Sequence[HeldTag]) -> bytes:
-    """Pack tags in columns: each place, producer and context once, other values for each tag."""
-    places: dict[tuple[int, bytes], int] = {}
-    pids: dict[bytes, int] = {}
-    contexts: list[list[int]] = []
-    before: Mapping[int, int] | None = None
-    which: list[int] = []
-    for tag in tags:
-        places.setdefault((tag.db, tag.key), len(places))
-        pids.setdefault(tag.pid, len(pids))
-        if tag.context is not before and tag.context != before:
-            contexts.append([edge for pair in sorted(tag.context.items()) for edge in pair])
-            which.append(len(which))
-        before = tag.context
-    starts: list[int] = []
-    before = None
-    for index, tag in enumerate(tags):
-        if tag.context is not before and tag.context != before:
-            starts.append(index)
-        before = tag.context
-    numbers = [tag.number for tag in tags]
-    return _encode(
-        [
-            tags[0].replica_id,
-            [list(place) for place in places],
-            list(pids),
-            [starts, contexts],
-            [numbers[0], *[high - low for low, high in pairwise(numbers)]],
-            [places[tag.db, tag.key] for tag in tags],
-            [pids[tag.pid] for tag in tags],
-            [tag.iid for tag in tags],
-            [tag.entry_id >> SEQ_BITS for tag in tags],
-            [tag.entry_id & MAX_SEQ for tag in tags],
-            [(tag.entry_id >> SEQ_BITS) - tag.at_ms for tag in tags],
-            [
-                tag.number - tag.entry[1] if tag.entry[0] == tag.replica_id else list(tag.entry)
-                for tag in tags
-            ],
-            [int(tag.yields) for tag in tags],
-        ]
-    )
-
-
-def _unpacked(replica_id: int, data: bytes) -> list[HeldTag]:
-    _, places, pids, (starts, contexts), numbers, *columns = _decode(data)
-    known = [dict(zip(edges[::2], edges[1::2], strict=True)) for edges in contexts]
-    tags = []
-    number = 0
-    for index, (step, place, pid, iid, ms, seq, age, entry, yields) in enumerate(
-        zip(numbers, *columns, strict=True)
-    ):
-        number += step
-        tags.append(
-            HeldTag(
-                replica_id,
-                number,
-                places[place][0],
-                places[place][1],
-                pids[pid],
-                iid,
-                ms << SEQ_BITS | seq,
-                (replica_id, number - entry) if isinstance(entry, int) else (entry[0], entry[1]),
-                ms - age,
-                bool(yields),
-                known[bisect_right(starts, index) - 1],
-            )
-        )
-    return tags
+    def _unpacked(self, key: bytes, row: bytes) -> HeldTag:
+        db, name, pid, iid, pair, entry, at_ms, yields, context = _decode(row)
+        number, entry_id = int.from_bytes(key, "big"), make(*pair)
+        names = db, name, pid, iid
+        return HeldTag(self._replica_id, number, *names, entry_id, entry, at_ms, yields, context)

@@ -20,11 +20,10 @@ from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.groups.pending_list import Consumer, PendingList
 from anabranch.stream.groups.runs import DeliveryRun, Runs
 from anabranch.stream.groups.shared_progress import SharedProgress
-from anabranch.stream.ledger import Accepted
-from anabranch.stream.producer import Producers
+from anabranch.stream.producer import Accepted, Producers
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
-from anabranch.stream.shared import Shared, Tag
+from anabranch.stream.shared import BY_DOT, Shared, Tag
 from anabranch.stream.stream import Stream
 
 _ID_BYTES = -getsizeof(1 << 127) // 16 * -16  # rounded up, as it is when it is allocated
@@ -122,9 +121,9 @@ def stream_parts(stream: Stream, samples: int = 5) -> dict[str, int]:
 
 def _shared_tables_bytes(shared: Shared) -> int:
     """The memory of tombstones and settings of several regions; 0 in a region alone."""
-    tables = shared.tables
-    if not tables:
+    if shared.kept is None:
         return 0
+    tables = [getattr(shared, name) for name in BY_DOT]
     # Empty tables are one object, which all streams have in common.
     size = getsizeof(shared) + sum(map(getsizeof, filter(None, tables)))
     if shared.removals is not None:
@@ -147,7 +146,7 @@ def _small_bytes(shared: Shared) -> int:
 
 def _shared_tags_bytes(shared: Shared, samples: int) -> int:
     """The memory of tags of idempotent producers of several regions; 0 in a region alone."""
-    if not shared.tables:
+    if shared.kept is None:
         return 0
     size = sum(map(getsizeof, filter(None, (shared.tags, shared.accepted))))
 

@@ -33,7 +33,8 @@ PackedRows = dict[bytes, bytes]
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(dict[bytes, bytes]).decode
 _compress = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=False).compress
-_expand = zstandard.ZstdDecompressor().decompress
+_EXPANDER: Final = zstandard.ZstdDecompressor()
+_expand = _EXPANDER.decompress
 
 
 def map_of(chunk: bytes) -> bytes:
@@ -44,6 +45,16 @@ def map_of(chunk: bytes) -> bytes:
 
 def _rows_of(chunk: bytes) -> PackedRows:
     return _decode(map_of(chunk))
+
+
+def rows_in_chunk(chunk: bytes) -> PackedRows:
+    """The rows of a chunk that another region may have made; ValueError if it is none."""
+    reading = _EXPANDER.decompressobj()  # takes no memory for a size that is announced
+    try:
+        rows = _decode(reading.decompress(chunk))
+    except (zstandard.ZstdError, msgspec.DecodeError) as problem:
+        raise ValueError(f"not a chunk of a table: {problem}") from None
+    return rows
 
 
 def _chunk_of(rows: PackedRows) -> bytes:
@@ -63,7 +74,8 @@ class PackedTable:
         """Bytes of all chunks and first keys."""
         self._first_keys: list[bytes] = []  # of the chunks, ascending
         self._chunks: list[bytes] = []
-        self._rows = 0
+        self._counts: list[int] = []  # of their rows
+        self._rows = 0  # all of these
 
     def __len__(self) -> int:
         return self._rows
@@ -72,6 +84,11 @@ class PackedTable:
         """All keys, ascending."""
         for rows in self.pages():
             yield from rows
+
+    @property
+    def first(self) -> bytes | None:
+        """The least key, None if there is none."""
+        return self._first_keys[0] if self._chunks else None
 
     @property
     def chunks(self) -> list[bytes]:
@@ -91,13 +108,12 @@ class PackedTable:
         rows = map_of(self._chunks[self._index_of(key)])
         return _decode(rows).get(key) if key in rows else None
 
-    def pages(self) -> Iterator[PackedRows]:
-        """The rows of one chunk after the other, ascending.
+    def pages(self, last: bytes | None = None) -> Iterator[PackedRows]:
+        """The rows of one chunk after the other, ascending; those behind a key if one is given.
 
         The table may change between two of them; what is there all the time is seen once.
         """
-        at = 0
-        last: bytes | None = None
+        at = 0 if last is None else self._index_of(last)
         while at < len(self._chunks):
             chunk = self._chunks[at]
             rows = _rows_of(chunk)
@@ -117,13 +133,12 @@ class PackedTable:
         """Add rows, or replace them; ``join`` makes one row of a known one and of a new one."""
         for at, keys in self._shares(rows):
             known: PackedRows = _rows_of(self._chunks[at]) if self._chunks else {}
-            before = len(known)
             for key in keys:
                 row = rows[key]
                 if join is not None and (older := known.get(key)) is not None:
                     row = join(older, row)
                 known[key] = row
-            self._replace(at, known, before)
+            self._replace(at, known)
 
     def remove(self, keys: Collection[bytes]) -> None:
         """Remove the rows of these keys, as far as there are any."""
@@ -135,14 +150,28 @@ class PackedTable:
             for key in some:
                 known.pop(key, None)
             if len(known) < before:
-                self._replace(at, known, before)
+                self._replace(at, known)
             if not self._chunks:
                 return
+
+    def drop_before(self, key: bytes) -> None:
+        """Drop the first chunks, as far as all their keys are below a key."""
+        count = len(self._chunks)
+        if count and next(reversed(_rows_of(self._chunks[-1]))) >= key:
+            count = self._index_of(key)
+        self.drop_first(count)
+
+    def drop_first(self, count: int) -> None:
+        """Drop so many of the first chunks."""
+        self.size -= _size_of(self._first_keys[:count], self._chunks[:count])
+        self._rows -= sum(self._counts[:count])
+        del self._first_keys[:count], self._chunks[:count], self._counts[:count]
 
     def check(self) -> None:
         """Assert every invariant of the table."""
         keys = list(self)
         assert len(keys) == self._rows
+        assert self._counts == [len(_rows_of(chunk)) for chunk in self._chunks]
         assert all(map(lt, keys, keys[1:]))
         assert self._first_keys == [next(iter(_rows_of(chunk))) for chunk in self._chunks]
         assert all(len(_rows_of(chunk)) <= ROWS_MAX for chunk in self._chunks)
@@ -167,8 +196,8 @@ class PackedTable:
         """The index of the chunk to which a key belongs."""
         return max(bisect_right(self._first_keys, key) - 1, 0)
 
-    def _replace(self, at: int, rows: PackedRows, before: int) -> None:
-        """Put these rows in the place of a chunk that had ``before`` rows."""
+    def _replace(self, at: int, rows: PackedRows) -> None:
+        """Put these rows in the place of a chunk."""
         keys = sorted(rows)
         # At the end chunks are filled, because keys often ascend; elsewhere all get equal shares.
         share = ROWS_MAX
@@ -184,7 +213,8 @@ class PackedTable:
         self.size -= _size_of(self._first_keys[at : at + 1], self._chunks[at : at + 1])
         self._first_keys[at : at + 1] = first_keys
         self._chunks[at : at + 1] = chunks
-        self._rows += len(keys) - before
+        self._rows += len(keys) - sum(self._counts[at : at + 1])
+        self._counts[at : at + 1] = [min(share, len(keys) - start) for start in starts]
 
 
 class Sweep:

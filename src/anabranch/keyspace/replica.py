@@ -22,6 +22,8 @@ from anabranch.errors import CommandError
 from anabranch.keyspace.conflicts import Conflicts
 from anabranch.keyspace.last_effects import LastEffects
 from anabranch.keyspace.unstable_tombstones import UnstableTombstones
+from anabranch.stream import fields
+from anabranch.stream.fields import DOT, INTEGER, NUMBER, TEXT, nested, row, table
 from anabranch.stream.shared import Dot
 
 ALONE = 0
@@ -157,41 +159,25 @@ class Replica:
         """
         return [
             self.own,
-            list(self.vector.items()),
-            [
-                [region, *dot, *member]
-                for region, dots in self.admissions.items()
-                for dot, member in dots.items()
-            ],
-            list(self.removed.items()),
-            [[*dot, db] for dot, db in self.flushes.items()],
-            self.hybrid_ms,
-            self.cluster_id,
+            *REPLICA.write(self),
             self.last_effects.written() if keeps_last_effects else None,
             self.conflicts.written(),
-            list(self.former_names.items()),
         ]
 
-    def read(self, written: list[Any]) -> None:
+    def read(self, values: list[Any]) -> None:
         """Read what :meth:`written` returned; from another region the own replica ID stays."""
-        own, vector, members, removed, flushes, self.hybrid_ms, self.cluster_id = written[:7]
+        own, *shared, last_effects, conflicts = values
         if region_of(own) == self.region:
             self.become(own)
-        self.vector.update((replica_id, number) for replica_id, number in vector)
-        last_effects = written[7] if len(written) > 7 else None
+        vector, self.admissions, self.removed, self.flushes, *others = REPLICA.read(shared)
+        self.hybrid_ms, self.cluster_id, self.former_names = others
+        self.vector.update(vector)
         if last_effects is None:
             self.last_effects.record_all(self.vector)
         else:
             self.last_effects.read(last_effects)
-        if len(written) > 8:
-            self.conflicts.read(written[8])
-        self.admissions = {}
-        for region, replica_id, number, *rest in members:
-            self.admissions.setdefault(region, {})[replica_id, number] = Member(*rest)
+        self.conflicts.read(conflicts)
         self.renew_members()
-        self.removed = dict(removed)
-        self.former_names = dict(written[9]) if len(written) > 9 else {}
-        self.flushes = {(replica_id, number): db for replica_id, number, db in flushes}
         for dot in self.flushes:
             self.unstable_tombstones.add(dot)
 
@@ -247,6 +233,17 @@ class Replica:
         """A stamp for a new setting: not before any known stamp."""
         return max(now_ms, self.hybrid_ms + 1)
 
+
+REPLICA: Final = fields.FieldTable(
+    vector=fields.VECTOR,
+    admissions=nested(fields.REGION, table(DOT, row(Member, TEXT, TEXT, INTEGER))),
+    removed=table(fields.REGION, NUMBER),
+    flushes=table(DOT, fields.optional(NUMBER)),
+    hybrid_ms=fields.PLACE,
+    cluster_id=TEXT,
+    former_names=table(fields.REGION, TEXT),
+)
+"""What is written of :class:`Replica`, beside its parts."""
 
 # -- tokens: version vectors as short printable words ---------------------------------------------
 

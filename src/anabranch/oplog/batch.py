@@ -43,6 +43,7 @@ from anabranch.effects import kinds
 from anabranch.effects.codec import BODY_BYTES_MAX, effect_of, plain_effects
 from anabranch.errors import UNREADABLE
 from anabranch.keyspace.replica import epoch_of, region_of, replica_id_of
+from anabranch.stream.fields import NUMBER_MAX
 
 MAGIC: Final = b"AB"
 BATCH_VERSION: Final = 1
@@ -76,9 +77,6 @@ _LARGE_BYTES: Final = 4096
 """From this size on copying a body costs more than a second call of the hash function."""
 _CHECKSUM_AT: Final = _HEADER.size
 HEADER_BYTES: Final = _CHECKSUM_AT + _CHECKSUM.size
-
-NUMBER_MAX: Final = (1 << 63) - 1
-"""The greatest effect number, also in messages between regions."""
 
 REPLICA_IDS_MAX: Final = 1 << 17
 """The most replica IDs in a batch or a message, far more than the epochs of any cluster."""

@@ -71,10 +71,9 @@ class FileKind:
         digits = name.removeprefix(self._prefix).removesuffix(self._suffix)
         return int(digits) if digits.isdecimal() and digits.isascii() else None
 
-    def header(self, position: int, lowest_reader: int = 0) -> bytes:
-        """The header of a new file; ``lowest_reader`` if it needs a later one than others."""
-        lowest_reader = max(lowest_reader, self._lowest_reader)
-        header = _HEADER.pack(self.magic, self.version, lowest_reader, 0, position)
+    def header(self, position: int) -> bytes:
+        """The header of a new file."""
+        header = _HEADER.pack(self.magic, self.version, self._lowest_reader, 0, position)
         return header + _CHECKSUM.pack(xxh3_64_intdigest(header))
 
     def read_header(self, data: bytes, name: str) -> int:

@@ -42,7 +42,7 @@ from anabranch.oplog.segment import (
 )
 from anabranch.oplog.snapshot import position_of, records_in
 from anabranch.oplog.storage import ReadFile, Storage
-from anabranch.stream.shared import Shared
+from anabranch.stream.frozen import KEPT
 
 _LOCK: Final = "lock"
 
@@ -429,7 +429,7 @@ def _count_record(fields: list[Any], facts: SnapshotFacts) -> None:
     kind = fields[0]
     if kind in _TYPES or kind == records.SHARED_VALUE:
         _, database, _, deadline, data = fields
-        facts.kinds[_TYPES.get(kind) or Shared.restored(data).small_kinds[0]] += 1
+        facts.kinds[_TYPES.get(kind) or KEPT.read(data).small_kinds[0]] += 1
         facts.databases.add(database)
         facts.deadlines += deadline is not None
         if kind == records.STREAM:

@@ -36,27 +36,19 @@ from anabranch.keyspace.libraries import Library
 from anabranch.keyspace.packed_table import map_of
 from anabranch.keyspace.places import Places
 from anabranch.keyspace.policies import PolicyFields
-from anabranch.keyspace.timetables import Addition, Occurrence, ScheduleFields, written
+from anabranch.keyspace.timetables import Addition, Occurrence, ScheduleFields
+from anabranch.keyspace.timetables import written as schedule_rows
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.oplog import file_kind
 from anabranch.oplog.batch import CompressionError, Compressor, expanded
 from anabranch.oplog.errors import CorruptLogError, check_mode, too_few_databases
 from anabranch.oplog.storage import ReadFile
-from anabranch.stream.frozen import FrozenStream, StreamBuilder
-from anabranch.stream.shared import ELEMENTS_LEVEL, STRINGS_LEVEL, Shared
+from anabranch.stream.frozen import KEPT, FrozenStream, StreamBuilder
 from anabranch.stream.stream import Stream
 
-FORMAT_VERSION: Final = 7
-"""2: a group may have several records of pending entries for one region; formerly it had one.
-3: there are records with many deleted keys, and with the last effects on many keys.
-4: there are records of policies. 5: there are records of scheduled entries. 6: there are strings
-that regions share. 7: there are sets and lists that regions share."""
-_FORMAT_OF_PACKED: Final = 3
-_FORMAT_OF_POLICIES: Final = 4
-_FORMAT_OF_SCHEDULED: Final = 5
-_FORMAT_OF_LEVEL: Final = {STRINGS_LEVEL: 6, ELEMENTS_LEVEL: 7}
+FORMAT_VERSION: Final = 1
 _KIND: Final = file_kind.FileKind(
-    "snapshot", b"ANABRSNP", "snapshot-", ".absnap", FORMAT_VERSION, lowest_reader=2
+    "snapshot", b"ANABRSNP", "snapshot-", ".absnap", FORMAT_VERSION, lowest_reader=1
 )
 _FRAME: Final = struct.Struct("<BIQ")
 _COMPRESSED: Final = 1
@@ -106,7 +98,7 @@ _MAPS: Final = 30
 MAPS_BYTES = 16 << 20  # not Final: a test of the compiled core lowers it, too
 """Bytes of these maps; a single one may have more."""
 
-_SENSELESS: Final = (
+SENSELESS: Final = (
     *(AssertionError, AttributeError, LookupError, OverflowError, TypeError, ValueError),
     *UNREADABLE,
 )
@@ -161,7 +153,7 @@ class _Taken:
             self.stream = FrozenStream(value)
             self.head = [STREAM, database, key, deadline, self.stream.head]
         elif value.shared.has_small:  # the value follows from it
-            self.head = [SHARED_VALUE, database, key, deadline, value.shared.written()]
+            self.head = [SHARED_VALUE, database, key, deadline, KEPT.write(value.shared)]
         elif isinstance(value, StringValue):
             self.head = [STRING, database, key, deadline, value.data]
         elif isinstance(value, ListValue):
@@ -198,7 +190,6 @@ class Snapshot:
         databases = keyspace.databases
         replica = keyspace.replica
         self._untouched = _UNTOUCHED
-        self._known_level = replica.known_level
         if replica.is_regional:  # nothing is replaced: a deleted stream is remembered, and changes
             self._untouched = frozenset()
             contents.regions = replica.written(keeps_last_effects=keeps_last_effects)
@@ -209,18 +200,17 @@ class Snapshot:
             for database in databases
         ]
         # What is packed does not change: a list of chunks is all of it at this moment.
-        self._deleted: list[list[tuple[bytes, list[bytes] | None]]] = [
-            [(chunk, None) for chunk in each.remembered.packed] for each in databases
-        ]
+        self._deleted = [each.remembered.packed for each in databases] if places is None else []
+        self._others: list[list[tuple[bytes, list[bytes]]]] = []
         self._blank: list[Any] = []
         if places is not None:
             self._waiting = places.values
-            for db, keys in enumerate(places.others):
-                self._deleted[db] = [*databases[db].remembered.packed_of(keys)]
+            self._others = [
+                databases[db].remembered.packed_of(keys) for db, keys in enumerate(places.others)
+            ]
             blank = Stream.of_regions(replica.own, *replica.default_limits())
             self._blank = FrozenStream(blank).head
         self._last_effects = replica.last_effects.packed() if keeps_last_effects else []
-        self._is_own = places is None and keeps_last_effects
         # Members that get some keys only were there when others were deleted
         self._last_positions = [
             each.last_positions.written() if places is None else [] for each in databases
@@ -277,14 +267,7 @@ class Snapshot:
 
     def header(self) -> bytes:
         """The header of the file."""
-        is_packed = any([*self._deleted, *(chunks for _, chunks in self._last_effects)])
-        lowest_reader = _FORMAT_OF_PACKED if self._is_own and is_packed else 0
-        if any(self._policies):
-            lowest_reader = _FORMAT_OF_POLICIES
-        if self._timetables:
-            lowest_reader = _FORMAT_OF_SCHEDULED
-        lowest_reader = max(lowest_reader, _FORMAT_OF_LEVEL.get(self._known_level, 0))
-        return _KIND.header(self.contents.position, lowest_reader)
+        return _KIND.header(self.contents.position)
 
     def bodies(self) -> Iterator[bytes]:
         """The bodies of the records; any thread may frame (:func:`framed`) and write them.
@@ -327,10 +310,9 @@ class Snapshot:
             yield from taken.records()
         self._writing = None
         for database, chunks in enumerate(self._deleted):
-            if self._is_own:
-                yield from _packed_records(DELETED, database, [chunk for chunk, _ in chunks])
-            else:  # older members do not know the other record
-                yield from self._deleted_streams(database, chunks)
+            yield from _packed_records(DELETED, database, chunks)
+        for database, shares in enumerate(self._others):
+            yield from self._deleted_streams(database, shares)
         for database, packed in self._last_effects:
             yield from _packed_records(LAST_EFFECTS, database, packed)
         for database, runs in enumerate(self._last_positions):
@@ -345,18 +327,18 @@ class Snapshot:
                 yield [POLICIES, database, policies[at : at + _POLICIES]]
         for database, entries, additions in self._timetables:
             left = iter(entries.items())
-            while scheduled := written(islice(left, _SCHEDULED)):
+            while scheduled := schedule_rows(islice(left, _SCHEDULED)):
                 yield [SCHEDULED, database, scheduled]
             for at in range(0, len(additions), _SCHEDULED):
                 yield [ADDITIONS, database, additions[at : at + _SCHEDULED]]
 
     def _deleted_streams(
-        self, database: int, chunks: list[tuple[bytes, list[bytes] | None]]
+        self, database: int, shares: list[tuple[bytes, list[bytes]]]
     ) -> Iterator[list[Any]]:
-        """A record for each of these keys, known or not; None: for all of the chunk."""
-        for chunk, keys in chunks:
+        """A record for each of these keys, known or not, of their chunks."""
+        for chunk, keys in shares:
             rows = _decode_rows(map_of(chunk))
-            for key in rows if keys is None else keys:
+            for key in keys:
                 head = msgspec.Raw(rows[key]) if key in rows else self._blank
                 yield [STREAM, database, key, None, head]
 
@@ -379,6 +361,7 @@ class Snapshot:
         for waiting in self._waiting:
             waiting.clear()
         self._deleted.clear()
+        self._others.clear()
         self._last_effects.clear()
         self._last_positions.clear()
 
@@ -477,7 +460,7 @@ def load_snapshot(file: ReadFile, name: str, keyspace: Keyspace) -> Iterator[tup
             if record[0] in _OF_DATABASES and record[1] >= len(keyspace.databases):
                 raise too_few_databases(name, record[1], len(keyspace.databases))
             builder = _load(record, keyspace, contents, builder)
-        except _SENSELESS as problem:
+        except SENSELESS as problem:
             raise CorruptLogError(
                 name, at, f"a record that makes no sense ({type(problem).__name__}: {problem})"
             ) from None
@@ -570,7 +553,7 @@ def _load(
         note_hidden(keyspace, number, key, stream.shared, stream)
     elif kind == SHARED_VALUE:
         builder = None
-        shared, replica = Shared.restored(data), keyspace.replica
+        shared, replica = KEPT.read(data), keyspace.replica
         replica.known_level = max(replica.known_level, shared.level)
         bind_small(keyspace, number, key, shared, None)
         contents.keys += 1

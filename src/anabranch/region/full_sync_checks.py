@@ -9,76 +9,54 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain, pairwise, starmap
 from operator import lt
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import msgspec
-
+from anabranch.keyspace.conflicts import CONFLICTS
+from anabranch.keyspace.displaced_tags import DISPLACED
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.replica import Member, Replica, region_of
+from anabranch.keyspace.replica import REPLICA, Replica, region_of
 from anabranch.keyspace.timetables import GONE_MS, MISSED, Timetables
-from anabranch.oplog.batch import NUMBER_MAX
 from anabranch.oplog.errors import CorruptLogError
-from anabranch.region.sent import STAMP_MAX, check_fields
+from anabranch.oplog.snapshot import SENSELESS
+from anabranch.region.sent import check_fields
 from anabranch.stream import by_number
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID
-from anabranch.stream.ledger import Accepted
-from anabranch.stream.ranges import Ranges
+from anabranch.stream.fields import (
+    DOT,
+    INTEGER,
+    NUMBER,
+    NUMBER_MAX,
+    PLACE,
+    REPLICA_ID,
+    STAMP_MAX,
+    VECTOR,
+    FieldTable,
+    keys,
+    optional,
+    require,
+    row,
+    several,
+)
+from anabranch.stream.frozen import GROUP, LEDGER, LOG, PRODUCERS, SHARED, STREAM
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.register import read_counts
 from anabranch.stream.rows import check_fragments
-from anabranch.stream.shared import Limits, Shared, Tag
+from anabranch.stream.shared import Shared
 from anabranch.stream.stream import Stream
 
-_Number = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
-_Place = Annotated[int, msgspec.Meta(ge=0, le=STAMP_MAX)]
-_ReplicaId = Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)]
-_Region = Annotated[int, msgspec.Meta(ge=1, le=255)]
-_Dot = tuple[_ReplicaId, _Number]
-_Span = tuple[_ReplicaId, _Number, _Number]
-_Creation = tuple[dict[int, int], int | None, int]
-"""The fields of :class:`anabranch.stream.groups.progress.Creation`: a compiled module loses their
-types."""
-
-_REPLICA: Final[dict[str, Any]] = {
-    "vector": dict[_ReplicaId, _Number],
-    "removed": dict[_Region, _Number],
-    "hybrid_ms": _Place,
-    "flushes": dict[_Dot, _Number | None],
-    "former_names": dict[_Region, str],
-    "admissions": dict[_Region, dict[_Dot, Member]],
-}
-_STREAM: Final[dict[str, Any]] = dict.fromkeys(
-    ("last_id", "max_deleted_id", "added_surplus", "incarnation"), int
+_COUNT: Final = row(tuple, REPLICA_ID, NUMBER, NUMBER, optional(NUMBER), NUMBER)
+_IDENTITY: Final = row(tuple, PLACE, REPLICA_ID)
+_OCCURRENCE: Final = row(tuple, PLACE, REPLICA_ID, PLACE)
+_BLOCK: Final = FieldTable(
+    first_position=PLACE,
+    gaps=PLACE,
+    weight=PLACE,
+    first_id=INTEGER,
+    positions=optional(several(PLACE)),
+    dead=keys(NUMBER),
 )
-_PRODUCERS: Final[dict[str, Any]] = dict.fromkeys(
-    ("duration_s", "maxsize", "iids_added", "duplicates"), _Number
-)
-_SHARED: Final[dict[str, Any]] = {
-    "tombstones": dict[_Dot, bytes | bool],
-    "deadlines": dict[_Dot, _Number | None],
-    "last_ids": dict[_Dot, int],
-    "deleted_ids": dict[_Dot, int],
-    "surpluses": dict[_Dot, _Number],
-    "limits": dict[_Dot, Limits],
-    "tags": dict[bytes, dict[bytes, dict[_Dot, Tag]]],
-    "accepted": dict[bytes, dict[_Dot, Accepted]],
-    "writes": dict[_Dot, tuple[_Place, bytes, dict[_Dot, _Number | None]]],
-    "counts": bytes,
-}
-_COUNT: Final = tuple[_ReplicaId, _Number, _Number, _Number | None, _Number]
-_LOG: Final[dict[str, Any]] = {
-    **dict.fromkeys(("next_position", "trimmed", "base"), _Place),
-    **dict.fromkeys(("floor", "newest_number", "deleted_number"), _Number),
-    **dict.fromkeys(("newest_id", "deleted_id"), int),
-}
-_BLOCK: Final[dict[str, Any]] = {
-    **dict.fromkeys(("first_position", "gaps", "weight"), _Place),
-    "first_id": int,
-    "positions": list[_Place] | None,
-}
-"""Attributes of each part, and their types."""
 
 
 def check_full_sync(theirs: Keyspace, shown: str) -> Iterator[None]:
@@ -88,7 +66,7 @@ def check_full_sync(theirs: Keyspace, shown: str) -> Iterator[None]:
     """
     replica = theirs.replica
     try:
-        _check(replica, _REPLICA)
+        REPLICA.check(replica)
         yield from _check_conflicts(replica, len(theirs.databases))
         for database in theirs.databases:
             for key, value in chain(database.values.items(), database.remembered.items()):
@@ -100,7 +78,7 @@ def check_full_sync(theirs: Keyspace, shown: str) -> Iterator[None]:
                 yield from _check_stream(value, replica)
                 assert key in database.values or not _has_entries(value), "entries of no key"
             yield from _check_scheduled(database.timetables)
-    except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as problem:
+    except SENSELESS as problem:
         raise CorruptLogError(
             shown, 0, f"a state that makes no sense ({type(problem).__name__}: {problem})"
         ) from None
@@ -109,16 +87,16 @@ def check_full_sync(theirs: Keyspace, shown: str) -> Iterator[None]:
 def _check_scheduled(timetables: Timetables) -> Iterator[None]:
     """Check what is scheduled."""
     for entry in timetables.entries.values():
-        _require(entry.identity, tuple[_Place, _ReplicaId])
-        _require(entry.ended, _Dot)
+        require(entry.identity, _IDENTITY.kind)
+        require(entry.ended, DOT.kind)
         assert 0 <= entry.at_ms <= GONE_MS, "a time out of range"
         if entry.at_ms != GONE_MS:
             check_fields(entry.fields)
         assert entry.recurrence is None or 0 <= entry.recurrence.missed < len(MISSED)
         yield
     for occurrence, addition in timetables.additions.items():
-        _require(occurrence[2:], tuple[_Place, _ReplicaId, _Place])
-        _require(addition.dot, _Dot)
+        require(occurrence[2:], _OCCURRENCE.kind)
+        require(addition.dot, DOT.kind)
         yield
 
 
@@ -172,16 +150,6 @@ def _goes_on(ours: RegionLog, theirs: RegionLog, seen: int) -> bool:
     return True
 
 
-def _check(part: object, types: dict[str, Any]) -> None:
-    for name, kind in types.items():
-        _require(_plain(getattr(part, name)), kind)
-
-
-def _require(value: object, kind: Any) -> None:
-    """Assert that a value has this type; without ``builtin_types`` text counts as bytes."""
-    msgspec.convert(value, kind, builtin_types=(bytes,))
-
-
 def _plain(value: Any) -> Any:
     """A value as plain tuples: :func:`msgspec.convert` trusts values of the right type."""
     if isinstance(value, dict):
@@ -191,14 +159,12 @@ def _plain(value: Any) -> Any:
 
 def _check_conflicts(replica: Replica, databases: int) -> Iterator[None]:
     conflicts = replica.conflicts
-    _require(conflicts.stable, dict[_ReplicaId, tuple[_Number, _Number]])
-    _require(conflicts.beaten, dict[_Dot, tuple[int, _Region, _ReplicaId, _Number]])
-    displaced = [tuple(row) for row in conflicts.displaced.written()]
-    _require(displaced, list[tuple[int, bytes, bytes, list[_Span]]])
+    CONFLICTS.check(conflicts)
+    require(conflicts.displaced.written(), DISPLACED.kind)
     for replica_id, held in conflicts.held.items():
         newest = 0
         for tag in held:
-            _require(_plain(tag), HeldTag)
+            require(_plain(tag), HeldTag)
             assert tag.replica_id == replica_id
             assert 0 <= tag.db < databases
             assert newest < tag.number <= NUMBER_MAX
@@ -209,8 +175,9 @@ def _check_conflicts(replica: Replica, databases: int) -> Iterator[None]:
 
 
 def _check_stream(stream: Stream, replica: Replica) -> Iterator[None]:
-    _check(stream, _STREAM)
-    _check(stream.producers, _PRODUCERS)
+    STREAM.check(stream)
+    PRODUCERS.check(stream.producers)
+    require(LEDGER.write(stream.ledger.records), LEDGER.kind)
     assert all(map(region_of, stream.logs)), "entries of no region"
     _check_shared(stream.shared, replica)
     ids = [stream.last_id, stream.max_deleted_id, *stream.shared.last_ids.values()]
@@ -226,39 +193,30 @@ def _check_stream(stream: Stream, replica: Replica) -> Iterator[None]:
         assert newest <= replica.vector.get(replica_id, 0), "effects that were not applied"
     for name, group in stream.groups.items():
         assert type(name) is bytes
-        shared = group.shared
-        assert shared.creations
-        _require(_plain(shared.creations), dict[_Dot, _Creation])
-        for by_replica_id in (shared.delivered, shared.hidden, *shared.acknowledged.values()):
-            for ranges in by_replica_id.values():
-                _check_ranges(ranges)
-        shared.check()
+        assert group.shared.creations
+        GROUP.check(group)
+        group.shared.check()
         yield
 
 
 def _check_shared(shared: Shared, replica: Replica) -> None:
     """Check what regions share of a key; what was written and added must have been applied."""
-    _check(shared, _SHARED)
+    SHARED.check(shared)
     counts = read_counts(shared.counts)
-    for replica_id, row in counts.items():
-        msgspec.convert([replica_id, *row[:2], *row[3:5]], _COUNT)
-        assert 0 < row.since <= row.number, "increments out of order"
+    for replica_id, count in counts.items():
+        require([replica_id, *count[:2], *count[3:5]], _COUNT.kind)
+        assert 0 < count.since <= count.number, "increments out of order"
     newest = chain.from_iterable(each.newest.items() for each in shared.elements.values())
     for elements in shared.elements.values():
         elements.check()
-        _require(tuple(elements.newest.items()), tuple[_Dot, ...])
-    for dot in [*shared.writes, *((each, row.number) for each, row in counts.items()), *newest]:
+        require(VECTOR.write(elements.newest), VECTOR.kind)
+    written = ((each, count.number) for each, count in counts.items())
+    for dot in [*shared.writes, *written, *newest]:
         assert dot[1] <= replica.vector.get(dot[0], 0), "effects that were not applied"
 
 
-def _check_ranges(ranges: Ranges) -> None:
-    _require(ranges.lows, list[_Number])
-    _require(ranges.highs, list[_Number])
-    assert len(ranges.lows) == len(ranges.highs)
-
-
 def _check_log(log: RegionLog) -> Iterator[None]:
-    _check(log, _LOG)
+    LOG.check(log)
     for block in log.blocks:
         _check_block(block)
         yield
@@ -269,8 +227,7 @@ def _check_log(log: RegionLog) -> Iterator[None]:
 
 
 def _check_block(block: Block) -> None:
-    _check(block, _BLOCK)
-    _require(list(block.dead), list[_Number])
+    _BLOCK.check(block)
     block.check()
     ids = list(block.ids)
     assert 0 <= ids[0] <= ids[-1] <= MAX_ID

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from anabranch.effects import kinds
 from anabranch.keyspace.database import Database
 from anabranch.region.compressing import Compressing
-from anabranch.region.due_entries import DueEntries
 from anabranch.region.leases import Leasing
 from anabranch.region.merging import Merging
-from anabranch.region.retention import Retaining
 from anabranch.region.state import RegionState
 from anabranch.region.tiering import Tiering
 from anabranch.region.waking import Waking
+from anabranch.stream.retention import plan_retention
 from anabranch.stream.stream import Stream
+
+if TYPE_CHECKING:
+    from anabranch.keyspace.database import Database
+    from anabranch.region.state import RegionState
+    from anabranch.region.waking import Waking
 
 PRODUCER_KEYS_MAX = 1000
 """Keys examined for old idempotent IDs per slice; up to ten thousand keys take a second."""
@@ -231,3 +236,155 @@ def _some(pids: Iterator[bytes]) -> list[bytes]:
             break
         found.append(pid)
     return found
+
+
+# -- policies of streams --------------------------------------------------------------------------
+#
+# Background work for the policies of streams: what is too old, or too much, is removed.
+#
+# ``Policies.retention`` of a database says when to look at which key: after a change
+# (:meth:`anabranch.stream.retained.Retained.look`), or when entries come of age. What is removed
+# then depends on facts alone. A look removes a limited number of nodes; a stream of which more is
+# to be removed is looked at again.
+
+
+class Retaining:
+    """Looks at the streams that are due."""
+
+    def __init__(self, region: RegionState) -> None:
+        self._region = region
+
+    def begin_if_due(self, now_ms: int) -> None:
+        """Do what is due, a slice now and the rest later.
+
+        A region whose clock is known to be wrong removes nothing.
+        """
+        region = self._region
+        if region.context.ids.refusal:
+            return
+        databases = region.keyspace.databases
+        is_due = any(each.policies.retention.first_due(now_ms) is not None for each in databases)
+        if is_due and self._go_on():
+            region.scheduler.schedule(self._go_on)
+
+    def _go_on(self) -> bool:
+        """A :data:`anabranch.scheduling.Work`."""
+        region = self._region
+        if region.scheduler.is_exclusive:
+            return True
+        if region.dispatcher.write_refusal is not None or region.dispatcher.pause_until_ms:
+            return False  # nothing may change: what is due is looked at again
+        now_ms = region.clock.now_us() // 1000
+        region.context.enter(region.nobody, now_ms)
+        for database in region.keyspace.databases:
+            deadlines = database.policies.retention
+            while (key := deadlines.first_due(now_ms)) is not None:
+                self._look(database, key, now_ms)
+                if region.scheduler.is_over():
+                    return True
+        return False
+
+    def _look(self, database: Database, key: bytes, now_ms: int) -> None:
+        """Look at one stream; afterwards it is due later, or after a change, or again at once."""
+        deadlines = database.policies.retention
+        deadlines.pop(key, None)
+        stream = database.values.get(key)
+        if type(stream) is not Stream or stream.retained is None:
+            return
+        plan = plan_retention(stream, stream.retained, now_ms)
+        before = stream.length
+        region = self._region
+        if plan.below:
+            region.effects.emit(kinds.Trim(database.index, key, plan.below))
+        removed = before - stream.length
+        region.stats.policy_trimmed += removed
+        region.context.changes += removed
+        if removed:
+            deadlines[key] = now_ms
+        elif plan.next_ms:
+            deadlines[key] = plan.next_ms
+
+
+# -- scheduled entries ----------------------------------------------------------------------------
+#
+# Background work for scheduled entries: what is due is added, by one region.
+#
+# That is the region that has scheduled the entry. When it is removed from the cluster, or was not
+# heard of for ``schedule-takeover``, the region with the lowest number of those that are there
+# takes its place. Two regions that cannot see each other may both add an entry: one of both goes
+# when they hear of each other (:meth:`anabranch.keyspace.timetables.Timetables.added`).
+
+_ENTRIES: Final = 30
+"""Entries that are added in one step: a third of a millisecond."""
+
+_THERE_MS: Final = 10_000
+"""A region that was heard of within this time is there: rows come every second."""
+
+
+class DueEntries:
+    """Adds what is due."""
+
+    def __init__(self, region: RegionState, waking: Waking) -> None:
+        self._region = region
+        self._waking = waking
+
+    def begin_if_due(self, now_ms: int) -> None:
+        """Do what is due, a slice now and the rest later."""
+        if next(self._due(now_ms), None) is not None and self._go_on():
+            self._region.scheduler.schedule(self._go_on)
+
+    def _due(self, now_ms: int) -> Iterator[tuple[Database, bytes, int]]:
+        """Keys with entries that are due, and the region that has scheduled these."""
+        for database in self._region.keyspace.databases:
+            for owner, deadlines in list(database.timetables.due.items()):
+                if deadlines.first_due(now_ms) is not None and self._acts_for(owner, now_ms):
+                    while (key := deadlines.first_due(now_ms)) is not None:
+                        yield database, key, owner
+
+    def _acts_for(self, owner: int, now_ms: int) -> bool:
+        """Whether this region adds what that one has scheduled."""
+        region = self._region
+        replica, regions = region.keyspace.replica, region.host.regions
+        if owner == replica.region:
+            return True
+        if regions is None or replica.region not in replica.members:
+            return False
+        silent_ms = {  # unless it was heard of, since the start of this process
+            peer.region: now_ms - region.stats.started_ms
+            if peer.row_age_ms is None
+            else peer.row_age_ms
+            for peer in regions.peers()
+        }
+        limit_ms = region.settings.schedule_takeover * 1000
+        if owner in replica.members and not 0 < limit_ms <= silent_ms.get(owner, 0):
+            return False
+        there = [
+            each
+            for each in replica.members
+            if each not in (owner, replica.region) and silent_ms.get(each, 0) < _THERE_MS
+        ]
+        return replica.region < min(there, default=replica.region + 1)
+
+    def _go_on(self) -> bool:
+        """A :data:`anabranch.scheduling.Work`."""
+        region = self._region
+        if region.scheduler.is_exclusive:
+            return True
+        dispatcher, context = region.dispatcher, region.context
+        if dispatcher.write_refusal is not None or dispatcher.pause_until_ms:
+            return False  # nothing may change: what is due is looked at again
+        if context.ids.refusal or dispatcher.memory_exceeded():
+            return False
+        now_ms = region.clock.now_us() // 1000
+        from anabranch.engine.scheduled import add_due  # noqa: PLC0415 - most servers need none
+
+        context.enter(region.nobody, now_ms)
+        is_left = False
+        for database, key, owner in self._due(now_ms):
+            add_due(context, database, key, owner, _ENTRIES)
+            if region.scheduler.is_over():
+                is_left = True
+                break
+        if region.keyspace.ready:
+            self._waking.serve()
+        return is_left

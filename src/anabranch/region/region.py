@@ -23,7 +23,7 @@ from anabranch.engine.context import Context
 from anabranch.engine.dispatch import RequestRefused
 from anabranch.engine.host import Host, HostClock
 from anabranch.engine.queueing import end_transaction
-from anabranch.engine.script_store import Scripts
+from anabranch.engine.script_machine import Scripts
 from anabranch.engine.served_command import ServedCommand
 from anabranch.engine.services import Services
 from anabranch.engine.session import Session

@@ -27,16 +27,14 @@ from anabranch.effects.codec import (
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import REGION_MAX
 from anabranch.keyspace.timetables import GONE_MS, MISSED
-from anabranch.oplog.batch import NUMBER_MAX, Batch
+from anabranch.oplog.batch import Batch
 from anabranch.stream.elements import KINDS, LIST, is_place
 from anabranch.stream.entry_id import make
+from anabranch.stream.fields import NUMBER_MAX, STAMP_MAX
 from anabranch.stream.producer import DURATION_MAX_S, MAXSIZE_MAX
 from anabranch.stream.register import amount_of
 from anabranch.stream.rows import RowError, check_fragments
 from anabranch.stream.stream import Stream
-
-STAMP_MAX: Final = 1 << 62
-"""The limit of settings and positions: the server adds to them."""
 
 TEXT_MAX: Final = 256
 """The greatest length of a name or an address of a region, as in messages between regions."""

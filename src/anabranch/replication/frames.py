@@ -14,8 +14,9 @@ import msgspec
 
 from anabranch.effects.codec import BODY_BYTES_MAX
 from anabranch.errors import UNREADABLE, AnabranchError
-from anabranch.oplog.batch import HEADER_BYTES, NUMBER_MAX, REPLICA_IDS_MAX
+from anabranch.oplog.batch import HEADER_BYTES, REPLICA_IDS_MAX
 from anabranch.replication.framing import CHECKSUM_BYTES, FrameType, checksum, framed
+from anabranch.stream.fields import NUMBER_MAX
 
 MODULUS: Final = 256
 """IDs of a region are congruent to its number by this modulus; a cluster has one."""
@@ -112,7 +113,7 @@ class Hello(_Message, frozen=True):
     removed_you: bool = False
     """The sender's cluster has removed the receiver."""
     has_secret: bool = False
-    """The sender requires a proof and seals its frames; since protocol version 2."""
+    """The sender requires a proof and seals its frames."""
     databases: int = 0
     """How many databases the sender has; 0: it does not say."""
 
@@ -123,13 +124,9 @@ class Hello(_Message, frozen=True):
 
 
 class Welcome(_Message, frozen=True):
-    """The answer; ``facts`` are the bytes of a :class:`Hello`, which the proofs cover.
-
-    The proof is empty, because the side that dialled proves first. Version 1 sent a proof here.
-    """
+    """The answer; ``facts`` are the bytes of a :class:`Hello`, which the proofs cover."""
 
     facts: bytes
-    proof: bytes
 
 
 class Proof(_Message, frozen=True):

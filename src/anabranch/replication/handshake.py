@@ -9,13 +9,15 @@
                               ◀──    PROOF proof, if there is a secret
                               ◀──    MEMBERS, if the side that dialled joins
 
-:mod:`handshake_checks` decides what is refused, and computes the proofs. A region that belongs to
+The checks at the end decide what is refused, and compute the proofs. A region that belongs to
 no cluster requests admission. The members admit it if its number is free, or if the epoch in which
 the number was used has ended.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Callable
 from typing import Final
 
@@ -24,20 +26,9 @@ from anabranch.keyspace.replica import Member, epoch_of
 from anabranch.replication import frames
 from anabranch.replication.frames import MODULUS, Hello, MemberRecord, Reason, Refusal
 from anabranch.replication.framing import FrameType
-from anabranch.replication.handshake_checks import (
-    SEALED_SINCE,
-    UNKNOWN_RETRY_MS,
-    check_databases,
-    check_facts,
-    check_names,
-    check_proof,
-    check_secrets,
-    check_version,
-    proof_of,
-    spoken,
-)
 from anabranch.replication.interface import Address, ReplicationConfig
 from anabranch.replication.links import Links
+from anabranch.replication.membership import Membership
 from anabranch.replication.peer import PeerSession, Stage
 from anabranch.replication.sealing import Seal, keys_of
 from anabranch.replication.sending import BUSY_RETRY_MS
@@ -87,7 +78,7 @@ class Handshaker:
     def _facts(self, known_epoch: int, *, removed_you: bool = False) -> Hello:
         config = self._config
         return Hello(
-            *spoken(config), self._replica.cluster_id, self._links.region, config.name,
+            *config.protocol, self._replica.cluster_id, self._links.region, config.name,
             epoch_of(self._links.replica_id), config.run_id, config.feature_level, MODULUS,
             config.host, config.port, known_epoch, self._links.chance.randbytes(NONCE_BYTES),
             removed_you, bool(config.secret), config.databases,
@@ -98,7 +89,7 @@ class Handshaker:
         theirs = frames.decode(Hello, body)
         session.theirs = theirs
         check_version(theirs, self._config)
-        self._check_secrets(theirs)
+        check_secrets(theirs=theirs.has_secret, ours=bool(self._config.secret))
         self._links.refuse_if_set_back()
         if not theirs.cluster_id:
             self._links.refuse_if_expelled()
@@ -106,13 +97,8 @@ class Handshaker:
         removed_you = self._links.membership.was_removed(theirs.region)
         known_epoch = self._known_epoch(theirs, now_ms)
         session.facts = frames.packed(self._facts(known_epoch, removed_you=removed_you))
-        self._links.send(session, frames.Welcome(session.facts, b""))
+        self._links.send(session, frames.Welcome(session.facts))
         session.stage = Stage.PROOF
-
-    def _check_secrets(self, theirs: Hello) -> None:
-        """Refuse a side of this version if only one of both has a secret; version 1 proves it."""
-        if theirs.protocol_high >= SEALED_SINCE:
-            check_secrets(theirs=theirs.has_secret, ours=bool(self._config.secret))
 
     def _known_epoch(self, theirs: Hello, now_ms: float) -> int:
         """The newest epoch of a region, to be reported to that region; -1 for none.
@@ -201,10 +187,9 @@ class Handshaker:
         session.theirs = theirs
         session.facts = message.facts
         check_version(theirs, self._config)
-        self._check_secrets(theirs)
+        check_secrets(theirs=theirs.has_secret, ours=bool(self._config.secret))
         secret = self._config.secret
         if not secret:
-            check_proof(message.proof, secret, b"welcome", session.hello, session.facts)
             self._go_on(session, theirs, now_ms)
             return
         proof = proof_of(secret, b"proof", session.hello, session.facts)
@@ -333,3 +318,113 @@ class Handshaker:
             raise Refusal(Reason.BUSY, f"cannot join: {problem}", BUSY_RETRY_MS) from None
         self._local.report_event("entered", cluster_id=message.cluster_id)
         self._on_up(session, now_ms)
+
+
+# -- checks ---------------------------------------------------------------------------------------
+#
+# The checks of the handshake: versions, facts, certificate names, and proofs of the secret.
+#
+# A proof is an HMAC-SHA256 over both halves of the handshake as they were sent, so that nobody can
+# exchange a part of them. It differs by side, so that nobody can send a proof back. The secret
+# itself is never sent. The side that dialled proves first, so that a stranger who only connects
+# gets nothing from which to guess the secret. Frames after the proofs are sealed (:mod:`sealing`).
+# Before the proofs only the protocol version, and whether there is a secret, are checked.
+
+
+UNKNOWN_RETRY_MS = 1000
+"""The time that an admission takes to reach this region."""
+
+
+def proof_of(secret: bytes, side: bytes, hello: bytes, facts: bytes) -> bytes:
+    """The proof of one side; empty without a secret."""
+    if not secret:
+        return b""
+    transcript = hashlib.sha256(hello).digest() + hashlib.sha256(facts).digest()
+    return hmac.new(secret, b"anabranch " + side + transcript, hashlib.sha256).digest()
+
+
+def check_proof(proof: bytes, secret: bytes, side: bytes, hello: bytes, facts: bytes) -> None:
+    """Refuse a side that does not know the secret, or uses one where none is set."""
+    if hmac.compare_digest(proof, proof_of(secret, side, hello, facts)):
+        return
+    check_secrets(theirs=bool(proof), ours=bool(secret))
+    raise Refusal(Reason.SECRET, "the secrets differ")
+
+
+def check_databases(theirs: Hello, config: ReplicationConfig) -> None:
+    """Refuse a side with more or fewer databases: what one accepts the other could not keep."""
+    if theirs.databases and config.databases and theirs.databases != config.databases:
+        raise Refusal(
+            Reason.DATABASES,
+            f"there are {config.databases} databases here and {theirs.databases} there: set "
+            "databases alike in all regions, and start them again",
+        )
+
+
+def check_secrets(*, theirs: bool, ours: bool) -> None:
+    """Refuse a side if only one of both has a secret."""
+    if theirs and not ours:
+        raise Refusal(Reason.SECRET, "no secret is configured here, but the other side has one")
+    if ours and not theirs:
+        raise Refusal(Reason.SECRET, "a secret is configured here, and the other side has none")
+
+
+def check_version(theirs: Hello, config: ReplicationConfig) -> None:
+    """Refuse a side that shares no protocol version with this one."""
+    low, high = config.protocol
+    if theirs.protocol_high < low or theirs.protocol_low > high:
+        raise Refusal(
+            Reason.VERSION,
+            f"no common protocol version: {low} to {high} here, "
+            f"{theirs.protocol_low} to {theirs.protocol_high} there",
+        )
+
+
+def check_facts(
+    theirs: Hello, cluster_id: str, membership: Membership, expected: int | None
+) -> None:
+    """Refuse a side that is not the expected region, or not of this cluster.
+
+    A side with an empty cluster ID asks for admission; the admitting member checks whether its
+    region number is free.
+    """
+    region = theirs.region
+    if theirs.modulus != MODULUS:
+        raise Refusal(
+            Reason.MODULUS,
+            f"the sequence modulus is {MODULUS} here and {theirs.modulus} there",
+        )
+    if not cluster_id and not theirs.cluster_id:
+        raise Refusal(Reason.CLUSTER, "neither side belongs to a cluster yet", UNKNOWN_RETRY_MS)
+    if cluster_id and theirs.cluster_id and cluster_id != theirs.cluster_id:
+        raise Refusal(
+            Reason.CLUSTER, f"the cluster is {cluster_id} here and {theirs.cluster_id} there"
+        )
+    if region == membership.region:
+        raise Refusal(Reason.REGION, f"both sides are region {region}")
+    if expected is not None and region != expected:
+        raise Refusal(Reason.REGION, f"region {expected} was dialled, region {region} answered")
+    if not cluster_id or not theirs.cluster_id:
+        return
+    if membership.was_removed(region):
+        raise Refusal(Reason.REMOVED, f"region {region} was removed from the cluster")
+    if not membership.is_member(region):
+        raise Refusal(
+            Reason.UNKNOWN, f"region {region} is not known as a member here", UNKNOWN_RETRY_MS
+        )
+    known = membership.known_epoch(region)
+    if theirs.epoch < known:
+        raise Refusal(
+            Reason.EPOCH, f"region {region} is in epoch {known} by now, not in {theirs.epoch}"
+        )
+
+
+def check_names(theirs: Hello, names: frozenset[str] | None, membership: Membership) -> None:
+    """Refuse a side whose certificate does not name its region."""
+    if names is None:
+        return
+    region = theirs.region
+    name = membership.name(region) if membership.is_member(region) else theirs.name
+    if name.casefold() not in {each.casefold() for each in names}:
+        allowed = ", ".join(sorted(names)) or "nobody"
+        raise Refusal(Reason.SECRET, f"region {region} is {name}, its certificate is for {allowed}")

@@ -200,7 +200,7 @@ class ReplicationConfig(Struct):
     databases: int = 0
     """How many databases this region has; 0: any number fits. It cannot change at run time."""
     feature_level: int = FEATURE_LEVEL
-    protocol: tuple[int, int] = (1, 2)
+    protocol: tuple[int, int] = (1, 1)
     """The lowest and the highest supported protocol version."""
     window_bytes: int = 8 << 20
     """Bytes that a peer may send before this region grants more."""

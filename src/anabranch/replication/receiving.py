@@ -22,7 +22,6 @@ from anabranch.errors import AnabranchError
 from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.keyspace.version_vectors import covers, maximum
 from anabranch.oplog.batch import (
-    NUMBER_MAX,
     Batch,
     BatchError,
     NewerBatchError,
@@ -44,6 +43,7 @@ from anabranch.replication.joining import Joiner
 from anabranch.replication.links import Links
 from anabranch.replication.peer import PeerSession
 from anabranch.replication.sending import FETCH_BYTES_MAX
+from anabranch.stream.fields import NUMBER_MAX
 
 PATIENCE_MS: Final = 200.0
 """How long a link may bring nothing before other regions are asked for its effects."""

@@ -12,8 +12,7 @@ from weakref import WeakKeyDictionary
 
 from lupa import lua51
 
-from anabranch.engine.script_machine import Registered, ScriptCalls, ScriptError
-from anabranch.engine.script_store import sha1_of
+from anabranch.engine.script_machine import Registered, ScriptCalls, ScriptError, sha1_of
 from anabranch.keyspace.libraries import Library
 from anabranch.scheduling import Steps
 from anabranch.scripting.failures import Failure

@@ -14,6 +14,7 @@ from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.simulator.facts import NEVER
 from anabranch.simulator.formulas import Shown
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
+from anabranch.stream.frozen import HOME
 from anabranch.stream.groups.group import Group
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.stream import Stream
@@ -189,7 +190,7 @@ def _local(group: Group) -> dict[str, Any]:
             for replica_id, runs in group.runs.by_replica_id.items()
             for run in runs
         ),
-        "home": None if group.home is None else group.home.written(),
+        "home": HOME.write(group.home),
     }
 
 

@@ -28,7 +28,7 @@ offsets of the fragments in ``data``; ``dead`` holds indexes of removed entries.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from operator import sub
@@ -37,13 +37,13 @@ from sys import getsizeof
 from typing import Final
 
 from anabranch.compiling import mypyc_attr
-from anabranch.stream.block_numbers import BlockNumbers
 from anabranch.stream.columnar import Columns
 from anabranch.stream.compression import BlockCache, expanded, opened
 from anabranch.stream.offloading import Offloaded, frame_of
 from anabranch.stream.packed_ids import PackedIds, index_of
 from anabranch.stream.selecting import Where
 
+_NO_SHIFT: Final = -(1 << 62)  # of a block that stores its numbers; no difference is below 0
 _NONE: Final[frozenset[int]] = frozenset()  # most blocks have no dead entry: they share this one
 _NO_IDS: Final[list[int]] = []  # of a block that is not open
 _ID_BYTES: Final = -getsizeof(1 << 127) // 16 * -16  # rounded up, as it is when it is allocated
@@ -52,10 +52,11 @@ _REWRITE_DEAD_MIN: Final = 64  # below this a rewrite saves less than it costs
 
 
 @mypyc_attr(acyclic=True)
-class Block(BlockNumbers):
+class Block:
     """Up to a few hundred consecutive entries of one region log."""
 
     __slots__ = (
+        "_closed_count",
         "_columns",
         "_data",
         "_ends",
@@ -64,19 +65,32 @@ class Block(BlockNumbers):
         "dead",
         "digest",
         "first_id",
+        "first_position",
         "gaps",
         "is_dense",
         "is_read",
+        "numbers",
         "open_ids",
         "packed",
+        "parts",
+        "positions",
         "shared",
+        "shift",
         "weight",
     )
 
     def __init__(self, first_id: int, first_position: int, shift: int = 1) -> None:
-        super().__init__(first_position, shift)
         self.first_id = first_id  # key in the region log; stays when the first entry is deleted
         self.open_ids: list[int] = []  # of the fragments in ``parts``
+        self.first_position = first_position
+        self.parts: list[bytes] | None = []  # the fragments; None once closed
+        self._closed_count = 0  # of entries, once closed
+        # Positions relative to the first one, as soon as they are not simply 0, 1, 2 ...
+        self.positions: list[int] | None = None
+        # The number of each entry, as soon as numbers and positions do not ascend alike. Before,
+        # ``shift`` is the difference between number and position, afterwards unlike all of them.
+        self.numbers: array[int] | None = None
+        self.shift = shift
         # The contents of a closed block; None while it is open, and while it is shut.
         self._ids: list[int] | PackedIds | None = None
         self._ends: array[int] | None = None
@@ -94,6 +108,59 @@ class Block(BlockNumbers):
         # While the block is packed: its contents, and the cache of opened blocks.
         self.packed: bytes | Offloaded | None = None
         self.cache: BlockCache | None = None
+
+    # -- positions and numbers, see region_log.py; mostly both run evenly, and are not stored ------
+
+    @property
+    def count(self) -> int:
+        """The count of entries, dead or live; does not open the block."""
+        if self.parts is not None:
+            return len(self.parts)
+        return self._closed_count
+
+    def position(self, index: int) -> int:
+        """The position of an entry: its rank among all that its region ever added to the key."""
+        return self.first_position + (index if self.positions is None else self.positions[index])
+
+    def keep_positions(self) -> None:
+        """Store every position, because the next entry does not have the next position."""
+        if self.positions is None:
+            self.positions = list(range(self.count))
+
+    def number(self, index: int) -> int:
+        """Number of an entry, see :mod:`anabranch.stream.region_log`."""
+        numbers = self.numbers
+        return self.position(index) + self.shift if numbers is None else numbers[index]
+
+    def numbers_of(self, low: int, high: int) -> Sequence[int]:
+        """Numbers of the entries ``[low, high)``."""
+        if self.numbers is not None:
+            return self.numbers[low:high]
+        first = self.first_position + self.shift
+        if self.positions is None:
+            return range(first + low, first + high)
+        return [first + offset for offset in self.positions[low:high]]
+
+    def index_above(self, number: int) -> int:
+        """Index of the first entry, dead or live, with a greater number; O(log n)."""
+        if self.numbers is not None:
+            return bisect_right(self.numbers, number)
+        offset = number - self.first_position - self.shift
+        if self.positions is not None:
+            return bisect_right(self.positions, offset)
+        return min(max(offset + 1, 0), self.count)
+
+    def keep_numbers(self) -> array[int]:
+        """Store every number, because the next entry has another distance to its position."""
+        return self.numbers or self.store_numbers(array("Q", self.numbers_of(0, self.count)))
+
+    def store_numbers(self, numbers: array[int]) -> array[int]:
+        """Store the number of each entry, instead of their distance to the positions."""
+        self.numbers = numbers
+        self.shift = _NO_SHIFT
+        return numbers
+
+    # -- contents ---------------------------------------------------------------------------------
 
     @property
     def ids(self) -> list[int] | PackedIds:

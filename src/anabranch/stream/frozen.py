@@ -24,21 +24,47 @@ from collections.abc import Iterator
 from operator import lt
 from typing import Any, Final
 
+from sortedcontainers import SortedDict
+
 from anabranch.stream.block import Block
+from anabranch.stream.elements import Elements
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS, make, split
+from anabranch.stream.fields import (
+    BOOL,
+    BYTES,
+    DOT,
+    ID,
+    INTEGER,
+    NUMBER,
+    PLACE,
+    RANGES,
+    REPLICA_ID,
+    VECTOR,
+    FieldTable,
+    Form,
+    keys,
+    nested,
+    optional,
+    pair,
+    plain,
+    record,
+    row,
+    several,
+    table,
+)
 from anabranch.stream.groups.frozen_pending import FrozenPending
 from anabranch.stream.groups.group import LOCAL_REPLICA_ID, Group
-from anabranch.stream.groups.home import GroupHome
+from anabranch.stream.groups.home import NOWHERE, GroupHome, HomeEpoch, TakeWatch
 from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.groups.pending_list import Consumer, PendingList
 from anabranch.stream.groups.progress import Creation
 from anabranch.stream.groups.runs import DeliveryRun
 from anabranch.stream.groups.shared_progress import Passed
-from anabranch.stream.ledger import Accepted
 from anabranch.stream.packed_ids import PackedIds
-from anabranch.stream.ranges import Ranges
+from anabranch.stream.producer import Accepted
 from anabranch.stream.region_log import RegionLog
-from anabranch.stream.shared import Shared
+from anabranch.stream.register import Write
+from anabranch.stream.shared import Limits, Shared, Tag
 from anabranch.stream.stream import Stream
 
 BLOCKS_A_RECORD: Final = 32
@@ -50,36 +76,122 @@ _LOWEST: Final = -(1 << 63)
 _HIGHEST: Final = (1 << 64) - 1
 """The integers that a record can hold."""
 
+
 _SWAP: Final = sys.byteorder != "little"
+
+
+def _ascending(numbers: list[int]) -> SortedDict[int, None]:
+    return SortedDict(dict.fromkeys(numbers))
+
+
+def _puts(elements: dict[str, Elements]) -> dict[str, Any]:
+    return {kind: dict(each.puts) for kind, each in elements.items()}
+
+
+def _elements(puts: dict[str, Any]) -> dict[str, Elements]:
+    return {kind: Elements.restored(kind, rows) for kind, rows in puts.items()}
+
+
+def _former_home() -> GroupHome:
+    home = GroupHome()
+    home.is_incomplete = True  # whether pieces of a hand-over were missing is not written
+    return home
+
+
+_ACCEPTED: Final = row(Accepted, INTEGER, INTEGER, INTEGER, INTEGER)
+_DEADLINES: Final = table(DOT, optional(NUMBER))
+_EPOCH: Final = row(HomeEpoch, INTEGER, INTEGER, BOOL)
+_NUMBERS: Final = table(REPLICA_ID, RANGES)  # numbers of entries
+_WATCH: Final = FieldTable(
+    home=_EPOCH,
+    closed=Form(sorted, set, list[int]),
+    taken=_NUMBERS,
+    told=table(DOT, DOT),
+    passed=_NUMBERS,
+)
+HOME: Final = optional(
+    record(
+        _former_home,
+        FieldTable(
+            epochs=table(DOT, _EPOCH),
+            begun=_EPOCH,
+            leaving=optional(_EPOCH),
+            closed=_EPOCH,
+            moved=_EPOCH,
+            has_handed_over=BOOL,
+            watch=optional(record(lambda: TakeWatch(NOWHERE), _WATCH)),
+            repeated=keys(ID),
+            adopted=_NUMBERS,
+            twice=several(DOT),
+        ),
+    )
+)
+_RUN: Final = FieldTable(low=INTEGER, sent=INTEGER, last=INTEGER, closed=BOOL)
+GROUP: Final = FieldTable(
+    **{
+        "shared.creations": table(DOT, row(Creation, VECTOR, optional(ID), INTEGER)),
+        "shared.acknowledged": nested(DOT, _NUMBERS),
+        "shared.delivered": _NUMBERS,
+        "shared.hidden": _NUMBERS,
+        "shared.rewound": keys(REPLICA_ID),
+        "runs.discarded": table(REPLICA_ID, Form(list, _ascending, list[int])),
+        "runs.by_replica_id": nested(
+            REPLICA_ID, several(record(lambda: DeliveryRun(0, 0, 0), _RUN))
+        ),
+        "shared.places": table(REPLICA_ID, row(Passed, INTEGER, INTEGER)),
+        "shared.offset": optional(INTEGER),
+        "home": HOME,
+    }
+)
+LOG: Final = FieldTable(
+    **dict.fromkeys(("next_position", "trimmed", "base"), PLACE),
+    floor=NUMBER,
+    newest_number=NUMBER,
+    newest_id=ID,
+    deleted_number=NUMBER,
+    deleted_id=ID,
+    known_from=INTEGER,
+)
+LEDGER: Final = table(BYTES, _ACCEPTED)
+SHARED: Final = FieldTable(
+    tombstones=table(DOT, plain(bytes | bool)),
+    deadlines=_DEADLINES,
+    last_ids=table(DOT, ID),
+    deleted_ids=table(DOT, ID),
+    surpluses=table(DOT, NUMBER),
+    limits=table(DOT, row(Limits, INTEGER, INTEGER, INTEGER, INTEGER)),
+    tags=nested(BYTES, nested(BYTES, table(DOT, row(Tag, ID, INTEGER, BOOL, ID)))),
+    accepted=nested(BYTES, table(DOT, _ACCEPTED)),
+    writes=table(DOT, row(Write, PLACE, BYTES, _DEADLINES)),
+    counts=BYTES,
+    elements=Form(_puts, _elements, dict[str, Any]),
+)
+KEPT: Final = optional(record(Shared, SHARED))
+PRODUCERS: Final = FieldTable(
+    **dict.fromkeys(("duration_s", "maxsize", "iids_added", "duplicates"), NUMBER),
+    tables=table(BYTES, table(BYTES, row(pair, ID, INTEGER))),
+)
+STREAM: Final = FieldTable(
+    last_id=ID,
+    max_deleted_id=ID,
+    added_surplus=Form(lambda count: min(max(count, _LOWEST), _HIGHEST), int, int),
+    incarnation=INTEGER,
+)
+"""What is kept of a stream and of its parts, beside entries, pending entries and consumers."""
 
 
 class FrozenStream:
     """The contents of a stream at the moment when this object was made. Read or release it soon."""
 
     def __init__(self, stream: Stream) -> None:
-        producers = stream.producers
         groups = list(stream.groups.items())
         self.head: list[Any] = [
-            [
-                split(stream.last_id),
-                split(stream.max_deleted_id),
-                min(max(stream.added_surplus, _LOWEST), _HIGHEST),
-                stream.incarnation,
-            ],
-            [
-                producers.duration_s,
-                producers.maxsize,
-                producers.iids_added,
-                producers.duplicates,
-                [
-                    [pid, [[iid, split(entry), at_ms] for iid, (entry, at_ms) in table.items()]]
-                    for pid, table in producers.tables.items()
-                ],
-            ],
-            [_log_head(replica_id, log) for replica_id, log in stream.logs.items()],
+            STREAM.write(stream),
+            PRODUCERS.write(stream.producers),
+            [[replica_id, *LOG.write(log)] for replica_id, log in stream.logs.items()],
             [_group_head(name, group) for name, group in groups],
-            [[pid, *record] for pid, record in stream.ledger.records.items()],
-            stream.shared.written(),
+            LEDGER.write(stream.ledger.records),
+            KEPT.write(stream.shared.kept),
         ]
         self._pending = [
             (index, replica_id, list(group.consumers), FrozenPending(pending))
@@ -137,36 +249,25 @@ class StreamBuilder:
     def __init__(self, head: list[Any], own: int = LOCAL_REPLICA_ID) -> None:
         """``own`` is the replica ID of this region where several regions write."""
         counters, producers, logs, groups, ledger, shared = head
-        duration_s, maxsize, iids_added, duplicates, tables = producers
-        stream = Stream(duration_s, maxsize)
+        limits = producers[:2]
+        stream = Stream(*limits)
         if shared is not None:  # written where several regions share it
-            stream = Stream.of_regions(own, duration_s, maxsize)
-            stream.shared = Shared.restored(shared)
+            stream = Stream.of_regions(own, *limits)
+            stream.shared = KEPT.read(shared)
         self.stream = stream
-        stream.last_id = make(*counters[0])
-        stream.max_deleted_id = make(*counters[1])
-        stream.added_surplus = counters[2]
-        stream.incarnation = counters[3]
-        stream.ledger.records = {pid: Accepted(*record) for pid, *record in ledger}
-        stream.producers.iids_added = iids_added
-        stream.producers.duplicates = duplicates
-        for pid, rows in tables:
-            for iid, pair, at_ms in rows:
-                stream.producers.restore(pid, iid, make(*pair), at_ms)
-        for replica_id, next_position, trimmed, base, floor, number, newest, *deleted in logs:
-            log = stream.log_of(replica_id)
-            log.skip_positions(next_position)
-            log.trimmed, log.base, log.floor = trimmed, base, floor
-            log.record_newest(number, make(*newest))
-            log.deleted_number, log.deleted_id = deleted[0], make(*deleted[1])
-            log.known_from = deleted[2]
+        STREAM.restore(stream, counters)
+        stream.ledger.records = LEDGER.read(ledger)
+        PRODUCERS.restore(stream.producers, producers)
+        stream.producers.tracked = sum(map(len, stream.producers.tables.values()))
+        for replica_id, *values in logs:
+            _restore_log(stream.log_of(replica_id), values)
         if stream.added_surplus in (_LOWEST, _HIGHEST):
             stream.recount()  # several regions have raised entries-added beyond these
         self._groups: list[Group] = []
         for name, cursors, entries_read, stamp, consumers, _, *progress in groups:
             group = stream.new_group(max(make(*pair) for _, pair in cursors), entries_read)
             if group.progress is group.shared:
-                _restore_progress(group, progress)
+                GROUP.restore(group, progress)
             group.pending.stamp = stamp
             group.consumers = {row[0]: Consumer(*row) for row in consumers}
             stream.groups[name] = group
@@ -234,16 +335,15 @@ def _group_head(name: bytes, group: Group) -> list[Any]:
         group.pending.stamp,
         [[each.name, each.seen_ms, each.active_ms] for each in group.consumers.values()],
         [split(entry.entry_id) for entry in group.pending.released],  # redundant, see the stamps
-        *_progress_parts(group),
+        *GROUP.write(group),
     ]
 
 
-def _log_head(replica_id: int, log: RegionLog) -> list[Any]:
-    return [
-        *(replica_id, log.next_position, log.trimmed, log.base, log.floor),
-        *(log.newest_number, split(log.newest_id), log.deleted_number, split(log.deleted_id)),
-        log.known_from,
-    ]
+def _restore_log(log: RegionLog, values: list[Any]) -> None:
+    added, log.trimmed, log.base, log.floor, number, newest, *rest = LOG.read(values)
+    log.skip_positions(added)
+    log.record_newest(number, newest)
+    log.deleted_number, log.deleted_id, log.known_from = rest
 
 
 def _pending_columns(names: list[bytes], entries: list[PendingEntry]) -> list[Any]:
@@ -260,57 +360,6 @@ def _pending_columns(names: list[bytes], entries: list[PendingEntry]) -> list[An
         [entry.stamp for entry in entries],
         [entry.number for entry in entries],
     ]
-
-
-def _progress_parts(group: Group) -> list[Any]:
-    shared, runs = group.shared, group.runs
-    return [
-        [
-            [*dot, list(context.items()), None if start is None else split(start), offset]
-            for dot, (context, start, offset) in shared.creations.items()
-        ],
-        [
-            [*dot, replica_id, ranges.flat()]
-            for dot, by_replica_id in shared.acknowledged.items()
-            for replica_id, ranges in by_replica_id.items()
-        ],
-        [[replica_id, ranges.flat()] for replica_id, ranges in shared.delivered.items()],
-        [[replica_id, ranges.flat()] for replica_id, ranges in shared.hidden.items()],
-        list(shared.rewound),
-        [[replica_id, list(numbers)] for replica_id, numbers in runs.discarded.items()],
-        [
-            [replica_id, run.low, run.sent, run.last, run.closed]
-            for replica_id, some in runs.by_replica_id.items()
-            for run in some
-        ],
-        [[replica_id, *place] for replica_id, place in shared.places.items()],
-        shared.offset,
-        *(() if group.home is None else (group.home.written(),)),
-    ]
-
-
-def _restore_progress(group: Group, parts: list[Any]) -> None:
-    creations, acknowledged, delivered, hidden, rewound, discarded, runs, places, offset = parts[:9]
-    if len(parts) > 9:
-        group.home = GroupHome.restored(parts[9])
-    shared = group.shared
-    for replica_id, number, context, start, difference in creations:
-        shared.creations[replica_id, number] = Creation(
-            dict(context), None if start is None else make(*start), difference
-        )
-    for replica_id, number, other, edges in acknowledged:
-        known = shared.acknowledged.setdefault((replica_id, number), {})
-        known[other] = Ranges.of_flat(edges)
-    shared.delivered = {replica_id: Ranges.of_flat(edges) for replica_id, edges in delivered}
-    shared.hidden = {replica_id: Ranges.of_flat(edges) for replica_id, edges in hidden}
-    shared.rewound = dict.fromkeys(rewound)
-    shared.places = {replica_id: Passed(*place) for replica_id, *place in places}
-    shared.offset = offset
-    for replica_id, numbers in discarded:
-        group.runs.give_up(replica_id, numbers)
-    for replica_id, low, sent, last, closed in runs:
-        known_runs = group.runs.by_replica_id.setdefault(replica_id, [])
-        known_runs.append(DeliveryRun(low, sent, last, closed=closed))
 
 
 # -- blocks -----------------------------------------------------------------------------------

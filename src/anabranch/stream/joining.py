@@ -19,6 +19,7 @@ from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared import (
     ALL_GROUPS,
+    BY_DOT,
     Dot,
     Removals,
     Shared,
@@ -166,13 +167,13 @@ def _numbers(log: RegionLog, top: int) -> Ranges:
 
 
 def _join_shared(mine: Shared, other: Shared, our: Vector, their: Vector) -> None:
-    mine.set_tombstones(join_dots(mine.tombstones, other.tombstones, our, their))
-    mine.deadlines = join_dots(mine.deadlines, other.deadlines, our, their)
-    mine.last_ids = join_dots(mine.last_ids, other.last_ids, our, their)
-    mine.deleted_ids = join_dots(mine.deleted_ids, other.deleted_ids, our, their)
-    mine.surpluses = join_dots(mine.surpluses, other.surpluses, our, their)
-    mine.limits = join_dots(mine.limits, other.limits, our, their)
     _join_small(mine, other, our, their)
+    for name in BY_DOT:
+        setattr(mine, name, join_dots(getattr(mine, name), getattr(other, name), our, their))
+    mine.set_tombstones(mine.tombstones)
+    if mine.counts or other.counts:
+        ours, theirs = register.read_counts(mine.counts), register.read_counts(other.counts)
+        mine.counts = register.pack_counts(register.join_counts(ours, theirs, our, their))
     for pid in set(mine.accepted) | set(other.accepted):
         records = mine.accepted_of(pid)
         join_dots(records, other.accepted.get(pid, {}), our, their)
@@ -202,10 +203,6 @@ def _join_small(mine: Shared, other: Shared, our: Vector, their: Vector) -> None
             deadlines = dict(write.deadlines)
             join_dots(deadlines, dict(other.writes[dot].deadlines), our, their)
             mine.writes[dot] = write._replace(deadlines=deadlines)
-    mine.writes = join_dots(mine.writes, other.writes, our, their)
-    if mine.counts or other.counts:
-        ours, theirs = register.read_counts(mine.counts), register.read_counts(other.counts)
-        mine.counts = register.pack_counts(register.join_counts(ours, theirs, our, their))
 
 
 def _join_groups(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -251,22 +251,4 @@ def set_deadline(
         if covered(each)
         else write
         for each, write in writes.items()
-    }
-
-
-def plain_writes(writes: Writes) -> list[Any]:
-    """Rows for a snapshot."""
-    return [
-        [*dot, stamp_ms, data, [[*each, at_ms] for each, at_ms in deadlines.items()]]
-        for dot, (stamp_ms, data, deadlines) in writes.items()
-    ]
-
-
-def read_writes(rows: list[Any]) -> dict[Dot, Write]:
-    """The reverse."""
-    return {
-        (replica_id, number): Write(
-            stamp_ms, data, {(setter, at): at_ms for setter, at, at_ms in deadlines}
-        )
-        for replica_id, number, stamp_ms, data, deadlines in rows
     }

@@ -14,9 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from anabranch.compiling import mypyc_attr
 from anabranch.stream import register
 from anabranch.stream.elements import LIST, SET, Elements
-from anabranch.stream.entry_id import make, split
-from anabranch.stream.ledger import Accepted
-from anabranch.stream.producer import Producers
+from anabranch.stream.producer import Accepted, Producers
 from anabranch.stream.register import Cut, Write
 
 Tombstone = bytes | bool
@@ -112,6 +110,11 @@ class _Empty(dict[Any, Any]):
 
 _NONE: Final = _Empty()
 
+BY_DOT: Final = (
+    *("tombstones", "deadlines", "last_ids", "deleted_ids", "surpluses", "limits", "writes"),
+)
+"""The tables of :class:`Shared` that have dots as their only keys."""
+
 
 @mypyc_attr(acyclic=True)
 class Shared:
@@ -140,19 +143,8 @@ class Shared:
     @property
     def is_blank(self) -> bool:
         """Whether nothing is stored."""
-        return not (
-            self.tombstones
-            or self.deadlines
-            or self.last_ids
-            or self.deleted_ids
-            or self.surpluses
-            or self.limits
-            or self.tags
-            or self.accepted
-            or self.writes
-            or self.counts
-            or self.elements
-        )
+        tables = (*BY_DOT, "tags", "accepted", "counts", "elements")
+        return not any(getattr(self, name) for name in tables)
 
     def deadline_of(self, known: int | None) -> int | None:
         """The deadline of the key, for which this one was known; the settings here determine it."""
@@ -186,12 +178,9 @@ class Shared:
 
     def clear(self, covered: Covered) -> None:
         """A region that had applied these effects deleted the key. Tombstones stay."""
-        drop_covered(self.deadlines, covered)
-        drop_covered(self.last_ids, covered)
-        drop_covered(self.deleted_ids, covered)
-        drop_covered(self.surpluses, covered)
-        drop_covered(self.limits, covered)
-        drop_covered(self.writes, covered)
+        for name in BY_DOT:
+            if name != "tombstones":
+                drop_covered(getattr(self, name), covered)
         for elements in list(self.elements.values()):
             elements.clear(covered)
             self.settle(elements)
@@ -374,40 +363,9 @@ class Shared:
     # -- to be kept ---------------------------------------------------------------------------
 
     @property
-    def tables(self) -> tuple[dict[Dot, Any], ...]:
-        """The tables that have dots as their only keys."""
-        return (
-            *(self.tombstones, self.deadlines, self.last_ids),
-            *(self.deleted_ids, self.surpluses, self.limits, self.writes),
-        )
-
-    def written(self) -> list[Any] | None:
-        """The state as plain values, for a snapshot; None if nothing is shared."""
-        return [
-            [[*dot, tombstone] for dot, tombstone in self.tombstones.items()],
-            [[*dot, at_ms] for dot, at_ms in self.deadlines.items()],
-            [[*dot, split(entry_id)] for dot, entry_id in self.last_ids.items()],
-            [[*dot, split(entry_id)] for dot, entry_id in self.deleted_ids.items()],
-            [[*dot, count] for dot, count in self.surpluses.items()],
-            [[*dot, *limits] for dot, limits in self.limits.items()],
-            [
-                [pid, iid, *dot, split(tag.entry_id), tag.at_ms, tag.yields, split(tag.stays)]
-                for pid, table in self.tags.items()
-                for iid, dots in table.items()
-                for dot, tag in dots.items()
-            ],
-            [
-                [pid, *dot, *each]
-                for pid, dots in self.accepted.items()
-                for dot, each in dots.items()
-            ],
-            *([register.plain_writes(self.writes), self.counts] if self.has_small else []),
-            *(
-                [{kind: dict(each.puts) for kind, each in self.elements.items()}]
-                if self.elements
-                else []
-            ),
-        ]
+    def kept(self) -> Shared | None:
+        """What snapshots keep of it: itself, None in a region alone."""
+        return self
 
     @property
     def is_register(self) -> bool:
@@ -426,33 +384,6 @@ class Shared:
             return ELEMENTS_LEVEL
         return STRINGS_LEVEL if self.is_register else 0
 
-    @classmethod
-    def restored(cls, written: list[Any]) -> Shared:
-        """Read what :meth:`written` has returned."""
-        tombstones, deadlines, last_ids, deleted_ids, surpluses, limits, tags, accepted = written[
-            :8
-        ]
-        shared = cls()
-        shared.set_tombstones(_table(tombstones, _same))
-        shared.deadlines = _table(deadlines, _same)
-        shared.last_ids = _table(last_ids, _id_of)
-        shared.deleted_ids = _table(deleted_ids, _id_of)
-        shared.surpluses = _table(surpluses, _same)
-        shared.limits = _table(limits, Limits)
-        for pid, iid, replica_id, number, pair, at_ms, yields, *stays in tags:
-            replaced = [make(*each) for each in stays]
-            tag = Tag(make(*pair), at_ms, yields, *replaced)
-            shared.tags_of(pid).setdefault(iid, {})[replica_id, number] = tag
-        for pid, replica_id, number, *rest in accepted:
-            shared.accepted_of(pid)[replica_id, number] = Accepted(*rest)
-        if len(written) > 8:
-            writes, shared.counts = written[8:10]
-            shared.writes = register.read_writes(writes) or _NONE
-        if len(written) > 10:
-            for kind, rows in written[10].items():
-                shared.settle(Elements.restored(kind, rows))
-        return shared
-
     def check(self, stream: Bearer) -> None:
         """Assert that the counters of the stream follow from this state."""
         counters = stream.last_id, stream.max_deleted_id, stream.added_surplus
@@ -470,8 +401,8 @@ class _Nothing(Shared):
     keeps_key = True
 
     @property
-    def tables(self) -> tuple[dict[Dot, Any], ...]:
-        return ()
+    def kept(self) -> Shared | None:
+        return None
 
     def bury(self, dot: Dot, tombstone: Tombstone, unstable: Dots) -> None:
         """Do nothing: there are no concurrent creations."""
@@ -481,9 +412,6 @@ class _Nothing(Shared):
 
     def small_deadline_of(self, known: int | None) -> int | None:
         return known
-
-    def written(self) -> list[Any] | None:
-        return None
 
     def check(self, stream: Bearer) -> None:
         """XSETID may have lowered them. Assert that nothing is shared."""
@@ -570,17 +498,3 @@ def age_rank(dots: dict[Dot, Tag]) -> tuple[int, int, int, int]:
         (((replica_id, number), tag),) = dots.items()
         return tag.at_ms, replica_id & 0xFF, replica_id, number
     return max((tag.at_ms, dot[0] & 0xFF, *dot) for dot, tag in dots.items())
-
-
-def _table(rows: list[Any], value: Callable[..., _T]) -> dict[Dot, _T]:
-    """The table of written rows ``[*dot, *what value takes]``."""
-    return {(each, number): value(*rest) for each, number, *rest in rows} or _NONE
-
-
-def _same(what: Any) -> Any:
-    return what
-
-
-def _id_of(pair: list[int]) -> int:
-    ms, seq = pair
-    return make(ms, seq)

@@ -18,7 +18,6 @@ from anabranch.stream.counters import Counted
 from anabranch.stream.entry_id import MAX_ID, SEALED_ID, equal_id_rank
 from anabranch.stream.groups.group import LOCAL_REPLICA_ID, Group, group_alone, group_of_regions
 from anabranch.stream.groups.pending_entry import PendingEntry
-from anabranch.stream.ledger import BulkLedger
 from anabranch.stream.merge import (
     limited,
     limited_labelled,
@@ -26,7 +25,7 @@ from anabranch.stream.merge import (
     merge_spans,
     merge_spans_reversed,
 )
-from anabranch.stream.producer import Producers
+from anabranch.stream.producer import BulkLedger, Producers
 from anabranch.stream.region_log import RegionLog, Share, Span
 from anabranch.stream.retained import Retained
 from anabranch.stream.shared import NOTHING_SHARED, Dot, Shared, Tag, age_rank, winner

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.script_store import EVALUATED_MAX, sha1_of
+from anabranch.engine.script_machine import EVALUATED_MAX, sha1_of
 from tests.support.region_harness import Harness
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from anabranch.commands.server.syntax_tree import Argument, parse_syntax
+from anabranch.commands.server.catalogue import Argument, parse_syntax
 from anabranch.commands.table import COMMANDS
 
 

@@ -5,10 +5,17 @@ from __future__ import annotations
 import random
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.keyspace.packed_table import ROWS_MAX, PackedRows, PackedTable, map_of
+from anabranch.keyspace.packed_table import (
+    ROWS_MAX,
+    PackedRows,
+    PackedTable,
+    map_of,
+    rows_in_chunk,
+)
 
 KEYS = st.one_of(
     st.binary(max_size=3),
@@ -44,6 +51,28 @@ def test_a_table_agrees_with_a_dictionary(
     assert list(table) == sorted(model)
     assert {key: table.get(key) for key in model} == model
     assert table.get(b"no key") is None
+
+
+@given(st.sets(st.integers(0, 400)), st.integers(0, 401), st.integers(0, 401))
+def test_the_first_rows_are_dropped_and_the_last_ones_read(
+    numbers: set[int], key: int, other: int
+) -> None:
+    table = PackedTable()
+    table.update({b"%03d" % number: b"" for number in numbers})
+    table.drop_before(b"%03d" % key)
+    table.check()
+    left = sorted(int(each) for each in table)
+    assert [each for each in left if each >= key] == sorted(n for n in numbers if n >= key)
+    assert sum(each < key for each in left) < ROWS_MAX, "whole chunks are dropped"
+    assert bool(left) == any(number >= key for number in numbers)
+    read = [int(each) for rows in table.pages(b"%03d" % other) for each in rows]
+    assert read == [each for each in left if each > other]
+
+
+@pytest.mark.parametrize("chunk", [b"", b"text", zstandard.compress(b"\x01"), b"\x28\xb5\x2f\xfd"])
+def test_what_is_no_chunk_is_refused(chunk: bytes) -> None:
+    with pytest.raises(ValueError, match="not a chunk"):
+        rows_in_chunk(chunk)
 
 
 def test_who_keeps_the_chunks_has_the_table_as_it_was() -> None:

@@ -14,12 +14,10 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import StringValue
 from anabranch.oplog import snapshot
 from anabranch.oplog.errors import CorruptLogError, NewerFormatError
-from anabranch.oplog.file_kind import HEADER_BYTES, FileKind
 from anabranch.oplog.snapshot import (
     DELETED,
     FORMAT_VERSION,
     LAST_EFFECTS,
-    PENDING,
     STREAM,
     Contents,
     Snapshot,
@@ -189,28 +187,6 @@ def test_a_file_of_a_newer_server_is_refused_as_such() -> None:
         loaded(as_format(filled(), FORMAT_VERSION + 1))
 
 
-def test_a_file_of_the_first_format_is_read() -> None:
-    """It had one record of pending entries for a group and region, as a small group has now."""
-    data = filled()
-    assert everything_in(loaded(as_format(data, 1))[0]) == everything_in(loaded(data)[0])
-
-
-def test_servers_that_know_one_record_of_pending_entries_refuse_several() -> None:
-    life = Recorder()
-    life.run("XGROUP CREATE s g 0 MKSTREAM")
-    for n in range(2500):
-        life.run(f"XADD s {n + 1}-0 f v")
-    life.run("XREADGROUP GROUP g c STREAMS s >")
-    data = Snapshot(life.server.region.keyspace, Contents(1)).whole()
-    kinds = [record[0] for at, _, record in records_in(io.BytesIO(data), "file") if at]
-    assert kinds.count(PENDING) > 1
-    first = FileKind("snapshot", b"ANABRSNP", "snapshot-", ".absnap", 1, lowest_reader=1)
-    with pytest.raises(NewerFormatError, match="this one knows format 1"):
-        first.read_header(data[:HEADER_BYTES], "file")
-    (group,) = loaded(data)[0].databases[0].values[b"s"].groups.values()  # type: ignore[union-attr]
-    assert group.pending.count == 2500
-
-
 def test_names_tell_positions_and_sort_like_them() -> None:
     positions = [0, 9, 10, 123, 10**18]
     names = [snapshot_name(position) for position in positions]
@@ -263,16 +239,3 @@ def test_a_record_with_many_keys_has_a_bounded_length(monkeypatch: pytest.Monkey
     assert len(packed) > 3
     assert all(sum(map(len, record[2])) < 12_000 for record in packed)
     assert sum(len(rows) for record in packed for rows in record[2:]) >= 60
-
-
-def test_servers_that_know_no_policies_refuse_a_file_with_some() -> None:
-    life = Recorder()
-    life.run("XGROUP CREATE s g 0 MKSTREAM")
-    keyspace = life.server.region.keyspace
-    lowest = []
-    for line in ("PING", "AB.POLICY SET PATTERN s* redeliver first", "AB.POLICY DEL PATTERN s*"):
-        life.run(line)
-        data = Snapshot(keyspace, Contents(1)).whole()
-        lowest.append(int.from_bytes(data[10:12], "little"))
-        assert everything_in(loaded(data)[0]) == everything_in(keyspace)
-    assert lowest == [2, 4, 2]

@@ -11,7 +11,7 @@ from anabranch.keyspace.replica import Member
 from anabranch.replication import frames
 from anabranch.replication.frames import Reason
 from anabranch.replication.framing import FrameType, framed
-from anabranch.replication.handshake_checks import proof_of
+from anabranch.replication.handshake import proof_of
 from tests.support.replication_world import NAMES, Node, World
 
 
@@ -117,7 +117,7 @@ def test_a_proof_depends_on_the_side_and_on_both_halves() -> None:
 
 
 @pytest.mark.parametrize(
-    ("frame_type", "at"), [(FrameType.HELLO, -4), (FrameType.WELCOME, -6), (FrameType.PROOF, -1)]
+    ("frame_type", "at"), [(FrameType.HELLO, -4), (FrameType.WELCOME, -4), (FrameType.PROOF, -1)]
 )
 def test_what_is_changed_on_its_way_is_not_accepted(frame_type: FrameType, at: int) -> None:
     """Somebody in between who can make checksums, but does not know the secret."""
@@ -138,15 +138,15 @@ def test_what_is_changed_on_its_way_is_not_accepted(frame_type: FrameType, at: i
     assert reasons == {Reason.SECRET}
 
 
-def said_to_a_stranger(secret: bytes, *, version: int = 2) -> tuple[Node, list[bytes]]:
+def said_to_a_stranger(secret: bytes, *, has_secret: bool = True) -> tuple[Node, list[bytes]]:
     """What a region sends to somebody who dials it and says something, but proves nothing."""
     nodes = pair({"secret": secret}, {"secret": secret})
     world, node = nodes[0].world, nodes[0]
     sent: list[bytes] = []
     node.wire.send = lambda link, frame: sent.append(frame)  # type: ignore[method-assign]
     hello = frames.Hello(
-        1, version, "c", 2, "us", 0, "run", 1, frames.MODULUS, "us", 2, -1, bytes(32),
-        has_secret=version > 1,
+        1, 1, "c", 2, "us", 0, "run", 1, frames.MODULUS, "us", 2, -1, bytes(32),
+        has_secret=has_secret,
     )  # fmt: skip
     node.replicator.sessions.link_up(900, world.now_ms, None)
     for message in (hello, frames.Proof(bytes(32))):
@@ -161,18 +161,13 @@ def test_a_stranger_gets_nothing_that_a_secret_could_be_guessed_from() -> None:
     assert sent == said_to_a_stranger(b"another secret")[1]
 
 
-def test_a_region_with_a_secret_does_not_speak_the_version_that_seals_nothing() -> None:
-    node, sent = said_to_a_stranger(b"s", version=1)
+def test_a_region_with_a_secret_has_nothing_to_say_to_one_without() -> None:
+    node, sent = said_to_a_stranger(b"s", has_secret=False)
     assert [frame[4] for frame in sent] == [FrameType.BYE]
-    assert (Reason.VERSION, "no common protocol version: 2 to 2 here, 1 to 1 there") in refusals(
-        node
-    )
-
-
-def test_regions_without_a_secret_still_speak_version_1() -> None:
-    nodes = pair({}, {"protocol": (1, 1)})
-    nodes[0].world.run(1000)
-    assert nodes[0].peer(2).state == "in_sync"
+    assert (
+        Reason.SECRET,
+        "a secret is configured here, and the other side has none",
+    ) in refusals(node)
 
 
 def test_another_modulus_is_another_kind_of_cluster(monkeypatch: pytest.MonkeyPatch) -> None:

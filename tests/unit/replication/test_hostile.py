@@ -12,11 +12,12 @@ import pytest
 
 from anabranch.effects import kinds
 from anabranch.effects.codec import BODY_BYTES_MAX, EffectFormatError
-from anabranch.oplog.batch import COMPRESSED, LOCAL, NUMBER_MAX, Batch, batch_pieces
+from anabranch.oplog.batch import COMPRESSED, LOCAL, Batch, batch_pieces
 from anabranch.replication import frames
 from anabranch.replication.frames import Reason, StatusRow
 from anabranch.replication.framing import FrameType, framed
 from anabranch.replication.peer import Stage
+from anabranch.stream.fields import NUMBER_MAX
 from tests.support.batches import encode_batch
 from tests.support.counted_region import batch_bytes
 from tests.support.replication_world import Node, World
@@ -199,7 +200,7 @@ def test_no_bytes_raise(seed: int) -> None:
             lambda: frames.FullSyncBegin(vector()),
             lambda: frames.FullSyncEnd(number),
             lambda: frames.Proof(b"x"),
-            lambda: frames.Welcome(b"x", b"y"),
+            lambda: frames.Welcome(b"x"),
             lambda: frames.Members("c", []),
             lambda: frames.Hello(
                 1, 1, "c", chance.randint(1, 5), "x", 0, "run", 1, 256, "h", 1, -1, b"n"

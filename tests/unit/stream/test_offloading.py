@@ -9,9 +9,9 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.server.block_file import UNIT, Extents
 from anabranch.stream.block import Block
 from anabranch.stream.compression import BlockCache
-from anabranch.stream.extents import UNIT, Extents
 from anabranch.stream.offloading import Offloaded
 from tests.support.shelf import Shelf
 

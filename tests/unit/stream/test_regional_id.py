@@ -7,8 +7,7 @@ from itertools import count
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from anabranch.stream.entry_id import SEQ_BITS
-from anabranch.stream.regional_id import MODULUS, automatic_id, sequence_in, steps_below
+from anabranch.stream.entry_id import MODULUS, SEQ_BITS, automatic_id, sequence_in, steps_below
 
 NOW = 1_700_000_000_000
 EPOCH_BITS, EPOCHS = 32, 65536

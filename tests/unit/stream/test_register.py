@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.stream import register
+from anabranch.stream.frozen import SHARED
 from anabranch.stream.joining import join_streams
 from anabranch.stream.register import Count, Write, amount_of, amount_text
 from anabranch.stream.shared import NO_GROUP, Shared
@@ -87,9 +88,9 @@ class Site:
         self.vector[self.replica_id] = dot[1]
 
     def copy(self) -> Site:
-        written = self.shared.written()
-        assert written is not None
-        return Site(self.replica_id, Shared.restored(written), dict(self.vector))
+        shared = Shared()
+        SHARED.restore(shared, SHARED.write(self.shared))
+        return Site(self.replica_id, shared, dict(self.vector))
 
     def joined(self, other: Site) -> Site:
         """Both, in another one."""

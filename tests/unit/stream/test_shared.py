@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from anabranch.stream.frozen import SHARED
 from anabranch.stream.joining import join_dots
-from anabranch.stream.ledger import Accepted
+from anabranch.stream.producer import Accepted
 from anabranch.stream.shared import ALL_GROUPS, Limits, Shared, Tag
 from anabranch.stream.stream import Stream
 
@@ -66,8 +67,9 @@ def test_what_was_written_is_restored(is_filled: bool) -> None:
     filled, empty = streams()
     fill(filled)
     shared = (filled if is_filled else empty).shared
-    restored = Shared.restored([[list(row) for row in rows] for rows in shared.written() or []])
-    assert restored.written() == shared.written()
+    restored = Shared()
+    SHARED.restore(restored, SHARED.write(shared))
+    assert SHARED.write(restored) == SHARED.write(shared)
     assert all(getattr(restored, name) == getattr(shared, name) for name in TABLES)
     assert restored.is_blank is not is_filled
 
@@ -75,7 +77,8 @@ def test_what_was_written_is_restored(is_filled: bool) -> None:
 def test_a_table_that_was_restored_takes_more() -> None:
     filled, _ = streams()
     fill(filled)
-    shared = Shared.restored(filled.shared.written() or [])
+    shared = Shared()
+    SHARED.restore(shared, SHARED.write(filled.shared))
     shared.tags_of(b"q")[b"j"] = {DOT: Tag(1, 2, False)}
     shared.bury((OWN, 8), b"group", set())
     assert set(shared.tags) == {b"p", b"q"}

@@ -10,7 +10,7 @@ from anabranch.errors import CommandError
 from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.resp.values import Map
 from anabranch.stream.entry_id import text
-from anabranch.stream.ledger import Accepted
+from anabranch.stream.producer import Accepted
 from anabranch.stream.shared import Dot, Tag
 from anabranch.stream.stream import Stream
 

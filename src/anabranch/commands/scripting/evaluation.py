@@ -6,8 +6,7 @@ from anabranch.commands.scripting.calls import Calls, asks_read_only
 from anabranch.commands.scripting.shebang import Shebang, parse_script
 from anabranch.engine.arguments import integer
 from anabranch.engine.context import Context
-from anabranch.engine.script_machine import ScriptError, ScriptMachine
-from anabranch.engine.script_store import sha1_of
+from anabranch.engine.script_machine import ScriptError, ScriptMachine, sha1_of
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, bulk
 

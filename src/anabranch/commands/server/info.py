@@ -129,13 +129,10 @@ def _clients(ctx: Context, _facts: _Facts) -> _Lines:
 def _memory(ctx: Context, facts: _Facts) -> _Lines:
     """Memory of data and buffers, as ``maxmemory`` counts it, and the size of the process."""
     ctx.count_memory()
-    scripts = ctx.server.scripts
     cache = ctx.keyspace.block_cache
-    libraries = ctx.keyspace.libraries.values()
     used = ctx.server.dispatcher.used_memory()
     dataset = ctx.keyspace.account.used_bytes
     buffers = facts.get("client_buffer_bytes", 0)
-    machine = facts.get("script_machine_bytes", 0)  # one for scripts and functions
     peak, peak_ms = ctx.stats.used_memory_peak, ctx.stats.used_memory_peak_ms
     if used >= peak or not peak_ms:
         peak, peak_ms = max(used, peak), ctx.now_ms
@@ -163,19 +160,7 @@ def _memory(ctx: Context, facts: _Facts) -> _Lines:
         ("used_memory_dataset_perc", f"{100 * dataset / max(used, 1):.2f}%"),
         ("total_system_memory", total),
         ("total_system_memory_human", human_bytes(total)),
-        ("used_memory_lua", machine),
-        ("used_memory_vm_eval", machine),
-        ("used_memory_lua_human", human_bytes(machine)),
-        ("used_memory_scripts_eval", scripts.used_bytes),
-        ("number_of_cached_scripts", len(scripts)),
-        ("number_of_functions", sum(len(each.functions) for each in libraries)),
-        ("number_of_libraries", len(libraries)),
-        ("used_memory_vm_functions", 0),
-        ("used_memory_vm_total", machine),
-        ("used_memory_vm_total_human", human_bytes(machine)),
-        ("used_memory_functions", 0),
-        ("used_memory_scripts", scripts.used_bytes),
-        ("used_memory_scripts_human", human_bytes(scripts.used_bytes)),
+        *_scripts(ctx, facts.get("script_machine_bytes", 0)),
         ("maxmemory", maxmemory),
         ("maxmemory_human", human_bytes(maxmemory)),
         ("maxmemory_policy", ctx.settings.maxmemory_policy),
@@ -189,6 +174,27 @@ def _memory(ctx: Context, facts: _Facts) -> _Lines:
         ("mem_aof_buffer", 0),
         ("mem_allocator", facts.get("allocator", "python")),
         *_zero("active_defrag_running lazyfree_pending_objects lazyfreed_objects"),
+    ]
+
+
+def _scripts(ctx: Context, machine: int) -> _Lines:
+    """The memory of the machine, which is one for scripts and functions, and of their sources."""
+    scripts = ctx.server.scripts
+    libraries = ctx.keyspace.libraries.values()
+    return [
+        ("used_memory_lua", machine),
+        ("used_memory_vm_eval", machine),
+        ("used_memory_lua_human", human_bytes(machine)),
+        ("used_memory_scripts_eval", scripts.used_bytes),
+        ("number_of_cached_scripts", len(scripts)),
+        ("number_of_functions", sum(len(each.functions) for each in libraries)),
+        ("number_of_libraries", len(libraries)),
+        ("used_memory_vm_functions", 0),
+        ("used_memory_vm_total", machine),
+        ("used_memory_vm_total_human", human_bytes(machine)),
+        ("used_memory_functions", 0),
+        ("used_memory_scripts", scripts.used_bytes),
+        ("used_memory_scripts_human", human_bytes(scripts.used_bytes)),
     ]
 
 

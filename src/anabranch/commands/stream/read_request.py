@@ -39,7 +39,8 @@ class ReadRequest:
     claim_ms: int | None = None
     noack = False
     notes = False
-    group: bytes | None = None
+    is_grouped = False
+    group = b""
     consumer = b""
     keys: list[bytes]
     ids: list[bytes]
@@ -67,6 +68,7 @@ def parse_read(args: list[bytes], *, grouped: bool, now_ms: int = 0) -> ReadRequ
             index += 2
             continue
         if word == b"GROUP" and grouped and index + 2 < size:
+            request.is_grouped = True
             request.group, request.consumer = args[index + 1], args[index + 2]
             index += 3
             continue
@@ -88,7 +90,7 @@ def parse_read(args: list[bytes], *, grouped: bool, now_ms: int = 0) -> ReadRequ
         index += width
     else:  # no STREAMS
         raise CommandError(texts.SYNTAX)
-    if grouped and request.group is None:
+    if grouped and not request.is_grouped:
         raise CommandError("ERR Missing GROUP option for XREADGROUP")
     if request.maxcount is not None and request.maxcount < request.count:
         raise CommandError("ERR MAXCOUNT must be greater than or equal to COUNT")

@@ -13,10 +13,9 @@ begins at once: each other region hands over when it hears of that, and until al
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from anabranch.stream import by_number
-from anabranch.stream.entry_id import make, split
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared import Dot
@@ -213,53 +212,3 @@ class GroupHome:
         self.has_handed_over = False
         if self.watch is not None:
             self.watch.taken.setdefault(replica_id, Ranges()).add_numbers(numbers)
-
-    def written(self) -> list[Any]:
-        """All of it as plain values, for a snapshot."""
-        watch = self.watch
-        return [
-            [[*dot, *home] for dot, home in self.epochs.items()],
-            list(self.begun),
-            None if self.leaving is None else list(self.leaving),
-            list(self.closed),
-            list(self.moved),
-            self.has_handed_over,
-            None
-            if watch is None
-            else [
-                list(watch.home),
-                sorted(watch.closed),
-                [[replica_id, ranges.flat()] for replica_id, ranges in watch.taken.items()],
-                [[*entry, *effect] for entry, effect in watch.told.items()],
-                [[replica_id, ranges.flat()] for replica_id, ranges in watch.passed.items()],
-            ],
-            [split(entry_id) for entry_id in self.repeated],
-            [[replica_id, ranges.flat()] for replica_id, ranges in self.adopted.items()],
-            [list(dot) for dot in self.twice],
-        ]
-
-    @classmethod
-    def restored(cls, written: list[Any]) -> GroupHome:
-        """Read what :meth:`written` has returned."""
-        epochs, begun, leaving, closed, moved, has_handed_over, watch, *entries = written
-        repeated, adopted, twice = entries
-        home = cls()
-        home.epochs = {(one, number): HomeEpoch(*epoch) for one, number, *epoch in epochs}
-        home.begun, home.closed, home.moved = (
-            HomeEpoch(*begun),
-            HomeEpoch(*closed),
-            HomeEpoch(*moved),
-        )
-        home.leaving = None if leaving is None else HomeEpoch(*leaving)
-        home.has_handed_over = has_handed_over
-        if watch is not None:
-            home.watch = TakeWatch(HomeEpoch(*watch[0]))
-            home.watch.closed = set(watch[1])
-            home.watch.taken = {each: Ranges.of_flat(edges) for each, edges in watch[2]}
-            home.watch.told = {(one, two): (three, four) for one, two, three, four in watch[3]}
-            home.watch.passed = {each: Ranges.of_flat(edges) for each, edges in watch[4]}
-        home.repeated = {make(*pair): None for pair in repeated}
-        home.adopted = {replica_id: Ranges.of_flat(edges) for replica_id, edges in adopted}
-        home.twice = [(replica_id, number) for replica_id, number in twice]
-        home.is_incomplete = True  # whether pieces of a hand-over were missing is not written
-        return home
