@@ -24,6 +24,12 @@ def test_what_another_reader_is_given_wakes_one_that_has_less_then(seed: int) ->
     OrderedRun(seed).run()
 
 
+@pytest.mark.parametrize("seed", [7009, 9495, 27281])
+def test_what_longer_runs_have_found_holds(seed: int) -> None:
+    """A new consumer, XCLAIM LASTID past what holds up others, poison behind a trimmed entry."""
+    OrderedRun(seed).run()
+
+
 def test_a_seed_gives_the_same_history() -> None:
     first, second = OrderedRun(3), OrderedRun(3)
     for run in (first, second):

@@ -42,6 +42,14 @@ def _in_order(ctx: Context, key: bytes, name: bytes) -> tuple[Stream, Group, Pol
         )
     if not settle_order(stream, group):
         raise CommandError("ERR the pending entries of the group are still looked at: try again")
+    order = policed.order
+    while gone := [
+        each
+        for each in policed.ripe
+        if each.consumer is None and stream.find_pending(group, each) is None
+    ]:
+        order.deleted(gone)  # what they had before them may have stopped its key
+        ctx.db.signal(key)
     return stream, group, policed
 
 

@@ -180,11 +180,18 @@ class Group:
         """XGROUP SETID: deliver what is above an ID, or (None) what was not seen here yet."""
         self.runs.close()
         self.progress.restart(stream, seen, last_id, entries_read)
+        self._forget_stuck()
 
     def advance(self, logs: Logs, last_id: int) -> None:
         """XCLAIM LASTID: entries up to an ID count as delivered here; entries-read stays."""
         self.runs.close()
         self.progress.advance(logs, last_id)
+        self._forget_stuck()
+
+    def _forget_stuck(self) -> None:
+        """The next new entry is another one, which may not have to wait for others of its key."""
+        if self.pending.order is not None:
+            self.pending.order.stuck = False
 
     def halted_below(self, entry_id: int) -> list[PendingEntry]:
         """The entries with lower IDs that stop their keys."""
