@@ -45,7 +45,7 @@ def _in_order(ctx: Context, key: bytes, name: bytes) -> tuple[Stream, Group, Pol
     order = policed.order
     while gone := [
         each
-        for each in (*policed.ripe, *policed.halted)
+        for each in policed.ripe
         if each.consumer is None and stream.find_pending(group, each) is None
     ]:
         order.deleted(gone)  # what they had before them may have stopped its key

@@ -99,7 +99,7 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
         count = 0
         if after is not None:
             chunks, count = _history(ctx, key, stream, group, request, after, budget)
-        elif not is_new or request.claim_ms is not None or policed or _has_for(stream, group):
+        elif not is_new or request.claim_ms is not None or _may_have(stream, group):
             chunks, count = _deliver(ctx, key, stream, group, request, budget)
         if after is None and not count:
             if ctx.waiter is None:
@@ -198,6 +198,12 @@ def _has_for(stream: Stream, group: Group) -> bool:
     if policed is None or not policed.policy.redelivers:
         return False
     return bool(policed.ripe if policed.policy.backoff else group.pending.released)
+
+
+def _may_have(stream: Stream, group: Group) -> bool:
+    """Whether a read may find something: a delay may have ended that nobody has looked at."""
+    policed = group.policed
+    return (policed is not None and policed.order is not None) or _has_for(stream, group)
 
 
 def _history_start(raw: bytes) -> int | None:
