@@ -156,6 +156,26 @@ def test_many_entries_come_in_several_pushes(s: Streams) -> None:
     assert [len(push[1][0][1]) for push in pushes] == [500, 500, 200]
 
 
+def test_streams_that_change_at_once_are_looked_at_once(
+    s: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+    look = subscribing.look
+
+    def counted(ctx: Any, request: Any, names: list[bytes], *, is_whole: bool) -> Any:
+        looked.append(len(names))
+        return look(ctx, request, names, is_whole=is_whole)
+
+    monkeypatch.setattr(subscribing, "look", counted)
+    keys = [f"k{number}" for number in range(100)]
+    reader = subscribe(s, "CREDIT 1000 FROM $ PATTERN k*")
+    for _ in range(2):
+        s.run("MULTI", *(f"XADD {key} * f v" for key in keys), "EXEC")
+        turns(s)
+        assert sorted(key for key, _ in pushed(s, reader)) == sorted(keys)
+    assert sum(looked) < 1000  # each key made it look at all of them: 20,000
+
+
 # -- policies ---------------------------------------------------------------------------------
 
 

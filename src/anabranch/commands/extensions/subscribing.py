@@ -14,6 +14,7 @@ group is delivered by ``xreadgroup``, as if the client had sent it.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Collection
 from itertools import islice
 from typing import Final
 
@@ -91,6 +92,8 @@ class GroupSubscription:
         """How many of the keys must be counted, the first ones."""
         self._is_known = False
         """Whether all keys were counted since the subscription looked at all of them."""
+        self._round: Collection[bytes] | None = None
+        """The keys that had changed at the last run: each one of them makes it run."""
 
     def run(self, ctx: Context, waiter: Waiter) -> None:
         """Push what there is, as far as the credit goes. CommandError: no stream is left."""
@@ -102,9 +105,9 @@ class GroupSubscription:
             self._pending, self._to_count = 0, len(self._held)
             waiter.is_behind = False
             self._is_known = False
-        for key in waiter.changed or ():
-            if key in self.keys:
-                self._due[key] = None
+        if waiter.changed is not self._round:
+            self._round = waiter.changed
+            self._due.update((key, None) for key in waiter.changed or () if key in self.keys)
         for key in [key for key, at_ms in self._later.items() if at_ms <= ctx.now_ms]:
             del self._later[key]
             self._due[key] = None
@@ -205,11 +208,17 @@ class ReaderSubscription:
         """Streams to look at."""
         self._is_whole = False
         """Whether all streams are to be looked at together once these are done."""
+        self._round: Collection[bytes] | None = None
+        """As in :class:`GroupSubscription`."""
 
     def run(self, ctx: Context, waiter: Waiter) -> None:
         """Push what there is, as far as the credit goes."""
         if not self.credit:
             waiter.is_behind = waiter.is_behind or waiter.changed is not None
+            return
+        is_seen = waiter.changed is not None and waiter.changed is self._round
+        self._round = waiter.changed
+        if is_seen and not (self._due or self._is_whole or waiter.is_behind):
             return
         request = self.request
         followed = request.followed(ctx)
@@ -217,7 +226,8 @@ class ReaderSubscription:
             self._due.update(dict.fromkeys(followed))
             self._is_whole = True
             waiter.is_behind = False
-        self._due.update((key, None) for key in waiter.changed or () if key in followed)
+        if not is_seen:
+            self._due.update((key, None) for key in waiter.changed or () if key in followed)
         if not self._due and not self._is_whole:
             return
         is_whole = not self._due
