@@ -23,18 +23,33 @@ main()
 """
 
 
-def events(sources: Path, seeds: Sequence[str], hash_seed: str) -> list[bytes]:
-    """Every event of these runs, from the sources or from compiled modules."""
+def simulated(sources: Path, hash_seed: str, *options: str) -> bytes:
+    """What ``anabranch simulate`` prints, from the sources or from compiled modules."""
     program = PROGRAM.format(suffix=".py" if sources.name == "src" else ".so")
     environment = {**os.environ, "PYTHONPATH": str(sources), "PYTHONHASHSEED": hash_seed}
+    command = [sys.executable, "-c", program, "simulate", *options]
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+def events(sources: Path, seeds: Sequence[str], hash_seed: str) -> list[bytes]:
+    """Every event of these runs."""
     found = []
     for seed in seeds:
-        command = [sys.executable, "-c", program, "simulate", "--verbose"]
-        command += ["--seed", seed, "--minutes", "0.1"]
-        done = subprocess.run(command, env=environment, capture_output=True, check=False)
-        assert done.stdout.startswith(f"seed {seed}: ".encode()), done.stderr.decode()
-        assert done.stdout.count(b"\n") > 100
-        found.append(done.stdout)
+        told = simulated(sources, hash_seed, "--verbose", "--seed", seed, "--minutes", "0.1")
+        assert told.startswith(f"seed {seed}: ".encode())
+        assert told.count(b"\n") > 100
+        found.append(told)
+    return found
+
+
+def explored(sources: Path, hash_seed: str) -> list[bytes]:
+    """States, transitions and ends of some worlds, full syncs in pieces among them."""
+    told = simulated(sources, hash_seed, "--exhaustive", "full-syncs,homes-and-full-syncs,renames")
+    found = [line.rpartition(b", ")[0].rpartition(b", ")[0] for line in told.splitlines()]
+    assert len(found) == 3
+    assert b" transitions, " in found[0]
     return found
 
 
@@ -48,3 +63,4 @@ def test_a_seed_gives_the_same_events_compiled_and_interpreted() -> None:
     if not COMPILED.exists():
         pytest.skip("`make compile` was not run: THE COMPILED CORE IS NOT COMPARED")
     assert events(REPOSITORY / "src", SEEDS, "1") == events(COMPILED, SEEDS, "2")
+    assert explored(REPOSITORY / "src", "1") == explored(COMPILED, "2")

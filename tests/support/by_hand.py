@@ -75,10 +75,9 @@ class Unit(NamedTuple):
 class LocalByHand(RegionLocal):
     """A region in a mesh: a member from the first start on, without links."""
 
-    chunk_bytes = CHUNK_BYTES
-
     def __init__(self, node: Node, core: process.Node) -> None:
         super().__init__(core.region, core.durability)
+        self.chunk_bytes = CHUNK_BYTES
         self._node = node
 
     def open_log(self, storage: Storage, log: OpLog) -> None:

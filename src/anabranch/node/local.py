@@ -50,13 +50,12 @@ _QUIET: Final = frozenset(
 class RegionLocal:
     """What a replicator needs of a region: a :class:`~anabranch.replication.interface.Local`."""
 
-    chunk_bytes = CHUNK_BYTES
-    """Bytes of a full sync that are sent at a time."""
-
     def __init__(self, region: Region, durability: Durability) -> None:
         self.replica: Replica = region.replica
         self.vector: Mapping[int, int] = region.replica.vector
         self.notes = ClusterNotes(region.replica)
+        self.chunk_bytes = CHUNK_BYTES
+        """Bytes of a full sync that are sent at a time."""
         self.on_answers: Callable[[], None] = _nothing
         """Called when sessions may have got a reply to write."""
         self._region = region

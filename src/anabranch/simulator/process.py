@@ -102,10 +102,9 @@ class Station(Protocol):
 class RecordedLocal(RegionLocal):
     """The region of a process as its replicator sees it; what happens is recorded and checked."""
 
-    chunk_bytes = 400  # so that links also end within small full syncs
-
     def __init__(self, process: Process, durability: Durability) -> None:
         super().__init__(process.region, durability)
+        self.chunk_bytes = 400  # so that links also end within small full syncs
         self.process = process
         self.machine = process.machine
 
