@@ -62,7 +62,9 @@ STAGES_A_HISTORY: Final = 8
 UNCHANGED_EVERY: Final = 50
 """Refusals behind which the whole state is compared with what it was."""
 
-_LOOKS: Final = {"xrange", "xlen", "xinfo", "xpending", "keys", "xadd", "ab.info", "ab.digest"}
+_LOOKS: Final = {
+    *("xrange", "xlen", "xinfo", "xpending", "keys", "xadd", "ab.info", "ab.digest", "dump"),
+}
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder().decode
 _COMMANDS: Final = [command for command in COMMANDS if command.name in _LOOKS]

@@ -32,22 +32,6 @@ def test_whatever_regions_send_is_refused_or_applied_as_a_whole(
 
 
 @pytest.mark.parametrize(
-    ("seed", "case"),
-    [(31, 49_040), (1, 816), (20_261_130, 6_547)],
-    ids=[
-        "first IDs of blocks that do not ascend",
-        "fragments that end before they begin",
-        "more numbers than a memory holds",
-    ],
-)
-def test_full_syncs_that_once_broke_a_promise(seed: int, case: int) -> None:
-    came = Outcomes()
-    full_syncs.run(range(case, case + 1), seed, came)
-    came.check()
-    assert came.counts == {"refused": 1}
-
-
-@pytest.mark.parametrize(
     ("seed", "case"), [(26, 145_257)], ids=["a position that no snapshot holds"]
 )
 def test_batches_that_once_broke_a_promise(seed: int, case: int) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
+from array import array
+from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from anabranch.keyspace.held_tags import HeldTag
@@ -11,6 +15,15 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, replica_id_of
 from anabranch.keyspace.values import ListValue, SetValue
 from anabranch.oplog.errors import CorruptLogError
+from anabranch.oplog.file_kind import HEADER_BYTES
+from anabranch.oplog.snapshot import (
+    BLOCKS,
+    Contents,
+    Snapshot,
+    framed,
+    load_snapshot,
+    records_in,
+)
 from anabranch.region.full_sync_checks import check_full_sync, check_order
 from anabranch.scheduling import in_one_go
 from anabranch.stream.elements import Elements, places_between
@@ -81,6 +94,59 @@ def test_a_count_that_no_reply_can_have_is_refused(count: str, value: int) -> No
     setattr(theirs.databases[0].values[b"s"].producers, count, value)  # type: ignore[union-attr]
     with pytest.raises(CorruptLogError):
         in_one_go(check_full_sync(theirs, "state"))
+
+
+def loaded(change: Callable[[list[list[Any]]], None] = lambda _: None) -> Keyspace:
+    """A full sync with a stream of three blocks, of which a record was changed, and checked."""
+    whole = state()
+    stream = whole.databases[0].values[b"s"]
+    assert isinstance(stream, Stream)
+    for number in range(1, 251):
+        name = b"0-%d" % (10 * number)
+        fragment = b"*2\r\n$%d\r\n%b\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n" % (len(name), name)
+        stream.log_of(THEIRS).append(10 * number, fragment, 1, number % 100 == 1, 1)
+    whole.replica.vector[THEIRS] = 250
+    written = Snapshot(whole, Contents(1)).whole()
+    records = [record for _, _, record in records_in(io.BytesIO(written), "full sync")][1:]
+    blocks = [block for record in records if record[0] == BLOCKS for block in record[2]]
+    assert len(blocks) == 3
+    change(blocks)
+    bodies = [msgspec.msgpack.encode(record) for record in [*records, [8, len(records)]]]
+    file = written[:HEADER_BYTES] + b"".join(map(framed, bodies))
+    theirs = Keyspace(1, Replica(OURS, lambda: (100, 100)))
+    for _ in load_snapshot(io.BytesIO(file), "full sync", theirs):
+        pass
+    in_one_go(check_full_sync(theirs, "full sync"))
+    return theirs
+
+
+def test_blocks_of_another_region_are_taken() -> None:
+    theirs = loaded().databases[0].values[b"s"]
+    assert isinstance(theirs, Stream)
+    assert len(theirs.log_of(THEIRS).blocks) == 3
+
+
+def later_first_id(blocks: list[list[Any]]) -> None:
+    blocks[0][0] = [0, 1_500]  # that of the next block is 0-1010
+
+
+def many_numbers(blocks: list[list[Any]]) -> None:
+    blocks[0][11] = [1, 1 << 40]
+
+
+def longer_before(blocks: list[list[Any]]) -> None:
+    ends = array("H", blocks[-1][5])
+    ends[0] = ends[1] + 1
+    blocks[-1][5] = ends.tobytes()
+
+
+@pytest.mark.parametrize("change", [later_first_id, many_numbers, longer_before])
+def test_blocks_that_make_no_sense_are_refused(
+    change: Callable[[list[list[Any]]], None],
+) -> None:
+    """First IDs that do not ascend, more numbers than entries, an end before its beginning."""
+    with pytest.raises(CorruptLogError):
+        loaded(change)
 
 
 def test_a_held_tag_is_taken() -> None:
