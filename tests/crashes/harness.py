@@ -17,8 +17,9 @@ import pytest
 from anabranch.config.settings import Settings
 from anabranch.server.admission import ConnectionKind
 from anabranch.server.app import Server, Surroundings
+from anabranch.server.clock import RealClock
 from anabranch.server.connection import ClientConnection
-from anabranch.server.driver import LoopDriver, RealClock
+from anabranch.server.driver import LoopDriver
 from anabranch.server.gossip import SocketTransport
 from anabranch.server.region_links import RegionLinks
 from anabranch.simulator.disk import MemoryPlace, MemoryStorage

@@ -181,7 +181,7 @@ def test_the_import_of_the_kit_leaves_the_server_out() -> None:
     assert not {"hiredis", "msgspec", "redis", "zstandard"} & set(imported)
     ours = [name for name in imported if name.startswith("anabranch.")]
     assert all(
-        name.startswith(("anabranch.testing", "anabranch.server.driver"))
+        name.startswith(("anabranch.testing", "anabranch.server.clock"))
         for name in ours
         if name not in {"anabranch.version", "anabranch.server", "anabranch.compiling"}
     ), ours

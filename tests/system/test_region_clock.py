@@ -15,7 +15,7 @@ from tests.support.servers import AnabranchServer, free_port, server_in
 AHEAD_S = 30
 LAUNCH = f"""
 import sys
-from anabranch.server.driver import RealClock
+from anabranch.server.clock import RealClock
 true_us = RealClock.now_us
 RealClock.now_us = lambda self: true_us(self) + {AHEAD_S}_000_000
 from anabranch.cli.main import main

@@ -27,9 +27,10 @@ from anabranch.server import process
 from anabranch.server.admission import Admission, ConnectionKind
 from anabranch.server.block_file import DiskBlockFile
 from anabranch.server.clients import Clients
+from anabranch.server.clock import RealClock
 from anabranch.server.connection import TLS_BYTES, ClientConnection
 from anabranch.server.disk import DataDirectory, Directory
-from anabranch.server.driver import LoopDriver, RealClock, loop_factory
+from anabranch.server.driver import LoopDriver, loop_factory
 from anabranch.server.host import ServerHost
 from anabranch.server.http import HttpServer
 from anabranch.server.listener import Listeners, warn_of_clients, warn_of_gossip

@@ -1,4 +1,4 @@
-"""The clock, the event loop, its timers, and threads for work that must not block it."""
+"""The event loop, its timers, and threads for work that must not block it."""
 
 from __future__ import annotations
 
@@ -11,28 +11,6 @@ from errno import EAGAIN
 
 from anabranch.compiling import mypyc_attr
 from anabranch.node.driver import Worker, WorkFuture
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class RealClock:
-    """Wall-clock and monotonic time of the operating system."""
-
-    def __init__(self) -> None:
-        self.ticks_ns: Callable[[], int] = time.perf_counter_ns
-        """Nanoseconds of a clock that only goes forward."""
-        self._time_ns = time.time_ns
-
-    def now_us(self) -> int:
-        """The wall clock in microseconds since 1970."""
-        return self._time_ns() // 1000
-
-    def cpu_ns(self) -> int:
-        """Nanoseconds for which a processor worked for this thread."""
-        return time.thread_time_ns()
-
-    def sleep(self, seconds: float) -> None:
-        """Block the whole process for this time."""
-        time.sleep(seconds)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

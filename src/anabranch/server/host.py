@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from anabranch.node.persistence import Persistence
     from anabranch.server.admission import Admission
     from anabranch.server.clients import Clients
-    from anabranch.server.driver import RealClock
+    from anabranch.server.clock import RealClock
     from anabranch.server.http import HttpServer
     from anabranch.server.listener import Listeners
     from anabranch.server.memory import Heap

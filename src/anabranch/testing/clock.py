@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from anabranch.server.driver import RealClock
+from anabranch.server.clock import RealClock
 
 
 class Clock(RealClock):

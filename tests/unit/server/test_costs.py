@@ -18,8 +18,8 @@ import pytest
 from anabranch.config.settings import Settings
 from anabranch.server.admission import Admission, ConnectionKind
 from anabranch.server.app import Server, Surroundings
+from anabranch.server.clock import RealClock
 from anabranch.server.connection import ClientConnection
-from anabranch.server.driver import RealClock
 from anabranch.version import IS_COMPILED
 from tests.support.calls import calls_of
 from tests.support.embedded import until
