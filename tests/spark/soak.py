@@ -66,6 +66,10 @@ _BEHIND = "anabranch.spark.reading.losses.ServerBehindError: "
 _NOT_STARTED = "Python worker failed to connect back"
 
 
+REMEMBERED = ("IDMP-DURATION", "86400", "IDMP-MAXSIZE", "10000")
+"""How long and how many idempotent IDs of the producers are known."""
+
+
 class Producer:
     """Writes numbers from 0 on to one server, each once, whatever happens to it."""
 
@@ -140,6 +144,8 @@ class Producer:
             for n in range(self.written, self.written + ROUND):
                 words = ("IDMP", f"p{self.name}", str(n), "*", "n", str(n))
                 pipe.execute_command("XADD", "s", *words)
+            if not self.written:  # a busy machine may keep the next try waiting for minutes
+                pipe.execute_command("XCFGSET", "s", *REMEMBERED)
             pipe.info("replication")
             *_, facts = pipe.execute()
             self.written += ROUND
