@@ -126,6 +126,8 @@ class Adder:
         self._checked: set[bytes] = set()
         self._grows: set[bytes] = set()  # streams of which all present rows were skipped
         self._waiting: MarkedRows | None = None
+        self.appended = 0
+        """Sent rows, whether or not the server had them: its replies do not show it."""
         self.known: int | None = None if marks.windowed else 0
         """Rows that the stream had already; None where the server does not report it."""
         self.memory_s: int | None = None
@@ -184,8 +186,8 @@ class Adder:
         taken: list[int] = []
         for number, reply in enumerate(self._replies(run)):
             if not isinstance(reply, redis.RedisError):
-                continue
-            if run.rows.ids is not None and "equal or smaller" in str(reply):
+                self.appended += 1
+            elif run.rows.ids is not None and "equal or smaller" in str(reply):
                 taken.append(number)
             else:
                 raise WriteFailed(

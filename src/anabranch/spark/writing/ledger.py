@@ -115,6 +115,8 @@ class LedgerWriter:
         self._skip_old = skip_old
         self._tallies: dict[tuple[bytes, str | None], _StreamProgress] = {}
         self._flights: deque[_Flight] = deque()
+        self.appended = 0
+        """Rows that this attempt has added."""
         self.known = 0
         """Rows that the stream had already."""
         self.memory_s = None
@@ -274,6 +276,7 @@ class LedgerWriter:
             )
         tally.confirmed = rows
         if verdict > 0:
+            self.appended += flight.stop - flight.start
             if (rows, crc) != (flight.rows_after, flight.crc_at(rows)):
                 raise self._changed(tally, "the rows of the two do not fit together")
         elif rows < flight.rows:
