@@ -310,8 +310,11 @@ class ServerClient:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Keep the connection, except after an error: unread replies may be left on it."""
-        if kind is not None and not issubclass(kind, ServerRefused):
+        """Keep the connection, except after an error: unread replies may be left on it.
+
+        Also after a refusal: another client may have refused, in the midst of this one's replies.
+        """
+        if kind is not None:
             self._drop()
         self.close()
 
