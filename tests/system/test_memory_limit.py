@@ -79,13 +79,15 @@ def test_what_a_client_held_is_given_back(server: AnabranchServer) -> None:
 )
 def test_buffers_count_while_they_are_held(server: AnabranchServer, held: bytes) -> None:
     with login(server) as client:
+
+        def of_clients() -> int:
+            return int(info(client, "memory")["mem_clients_normal"])
+
+        wait_until(lambda: of_clients() < MEGABYTE, "clients of other tests have gone")
         limit = number(client, "used_memory") + 4 * MEGABYTE
         with login(server) as other:
             other.send_raw(held)
-            wait_until(
-                lambda: int(info(client, "memory")["mem_clients_normal"]) > 7 * MEGABYTE,
-                "all of it counts",
-            )
+            wait_until(lambda: of_clients() > 7 * MEGABYTE, "all of it counts")
             assert client.call("CONFIG", "SET", "maxmemory", limit) == ("+", b"OK")
             assert client.call("XADD", "s", "*", "f", "v") == OOM
         wait_until(lambda: client.call("XADD", "s", "*", "f", "v")[0] == "$", "no more")
