@@ -279,6 +279,16 @@ def test_draws_of_a_set_follow_what_arrives(mesh: Mesh) -> None:
     assert set(eu.do("SRANDMEMBER", "k", -100)) == {b"49", b"x"}
 
 
+def test_draws_of_a_set_leave_out_the_places_of_a_list_that_it_hides(mesh: Mesh) -> None:
+    eu, us, _ = mesh.nodes.values()
+    eu.do("SADD", "k", "a", "b")
+    us.do("RPUSH", "k", "x")
+    eu.do("SRANDMEMBER", "k", -1)
+    settle(mesh)
+    assert pairs(eu.do("AB.INFO", "k"))[b"hidden-list"] == [b"x"]
+    assert set(eu.do("SRANDMEMBER", "k", -100)) == {b"a", b"b"}
+
+
 def test_of_members_a_single_object_has_what_one_command_added(mesh: Mesh) -> None:
     eu, us, _ = mesh.nodes.values()
     eu.do("SADD", "k", *range(100))

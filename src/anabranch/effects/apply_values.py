@@ -22,6 +22,7 @@ from anabranch.keyspace.values import (
     StringValue,
     Value,
 )
+from anabranch.stream.elements import SET
 from anabranch.stream.register import NO_DEADLINES, Write, amount_of
 from anabranch.stream.shared import ELEMENTS_LEVEL, NO_GROUP, STRINGS_LEVEL, Shared
 
@@ -74,7 +75,7 @@ def put_elements(keyspace: Keyspace, effect: kinds.PutElements) -> None:
     replica.known_level = ELEMENTS_LEVEL
     shared, stream = shared_of(keyspace, effect.db, effect.key)
     elements = shared.elements_of(effect.kind)
-    order = _draw_order(keyspace, effect.db, effect.key, shared)
+    order = _draw_order(keyspace, effect, shared)
     fresh = [] if order is None else [each for each in effect.places if each not in elements.puts]
     elements.put(replica.dot, effect.places, effect.items, replica.knows)
     shared.settle(elements)
@@ -89,7 +90,7 @@ def take_elements(keyspace: Keyspace, effect: kinds.TakeElements) -> None:
     replica = keyspace.replica
     shared, stream = shared_of(keyspace, effect.db, effect.key)
     elements = shared.elements_of(effect.kind)
-    order = _draw_order(keyspace, effect.db, effect.key, shared)
+    order = _draw_order(keyspace, effect, shared)
     known = [] if order is None else [each for each in effect.places if each in elements.puts]
     elements.take(effect.places, replica.knows)
     shared.settle(elements)
@@ -99,9 +100,14 @@ def take_elements(keyspace: Keyspace, effect: kinds.TakeElements) -> None:
         _keep_order(keyspace, effect.db, effect.key, order)
 
 
-def _draw_order(keyspace: Keyspace, db: int, key: bytes, shared: Shared) -> DrawOrder | None:
-    value = keyspace.databases[db].values.get(key)
-    return value.order if isinstance(value, SetValue) and value.shared is shared else None
+def _draw_order(
+    keyspace: Keyspace, effect: kinds.PutElements | kinds.TakeElements, shared: Shared
+) -> DrawOrder | None:
+    """The order that this effect must keep true: that of a set, not of a set that hides a list."""
+    value = keyspace.databases[effect.db].values.get(effect.key)
+    if effect.kind == SET and isinstance(value, SetValue) and value.shared is shared:
+        return value.order
+    return None
 
 
 def _keep_order(keyspace: Keyspace, db: int, key: bytes, order: DrawOrder) -> None:
