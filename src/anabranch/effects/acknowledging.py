@@ -15,7 +15,7 @@ from anabranch.effects import kinds
 from anabranch.effects.adopting import SETTLED_RANGES_MAX
 from anabranch.stream import by_number
 from anabranch.stream.groups.group import Group
-from anabranch.stream.ranges import Ranges
+from anabranch.stream.ranges import Ranges, gaps
 from anabranch.stream.shared import Dot
 from anabranch.stream.stream import Stream
 
@@ -65,6 +65,16 @@ def each_told(place: GroupPlace, dots: Iterable[Dot], prefixes: Sequence[Told]) 
         low = number - 1 if log is None else by_number.newest_slot_upto(log, number - 1)[0]
         numbers.setdefault(replica_id, Ranges()).add(low, number)
     return [(replica_id, *pair) for replica_id, some in numbers.items() for pair in some]
+
+
+def waiting_no_more(place: GroupPlace) -> list[Told]:
+    """Prefixes that no other region knows, after what they waited for has gone."""
+    group = place.group
+    return [
+        (replica_id, low, high)
+        for replica_id, low, high in group.runs.grown(place.stream.logs, group.pending)
+        if any(gaps(group.shared.acknowledged_of(replica_id), low, high))
+    ]
 
 
 def told_by(place: GroupPlace, ranges: Sequence[Told]) -> Iterator[kinds.Effect]:

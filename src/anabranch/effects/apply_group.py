@@ -177,12 +177,10 @@ def acknowledge_runs(keyspace: Keyspace, effect: kinds.AcknowledgeRuns) -> None:
     group = None if stream is None else stream.groups.get(effect.group)
     if stream is not None and group is not None:
         note_acknowledged(group, stream.logs, effect.ranges, replica)
-        group.acknowledge_runs(
-            effect.creations,
-            effect.ranges,
-            effect.greatest,
-            ours=region_of(replica.replica_id) == replica.region,
-        )
+        ours = region_of(replica.replica_id) == replica.region
+        group.acknowledge_runs(effect.creations, effect.ranges, effect.greatest, ours=ours)
+        if not ours:
+            replica.untold[effect.db, effect.key] = None
         wake_held_back(keyspace, effect.db, effect.key, group)
 
 

@@ -254,6 +254,8 @@ def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
             _let_go(database, effect.key, stream, numbered, dereferenced=effect.dereferenced)
     for replica_id, number, entry_id in effect.deleted:
         stream.log_of(replica_id).record_deleted(number, entry_id)
+    if stream.groups:
+        keyspace.replica.untold[effect.db, effect.key] = None
     stream.recount()
     database.touch(effect.key)
 

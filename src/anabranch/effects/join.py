@@ -162,6 +162,8 @@ class KeyspaceJoin:
                     dots[dot] = replica.conflicts.as_resolved(dot, tag)
         free_groups(ours, groups, stream)
         stream.recount()
+        if stream.groups:
+            replica.untold[db, key] = None
         renew_producers(ours, db, key, stream, before)
         bind_by_state(ours, db, key, stream)
         producers.iids_added = self._iids_added(db, key, producers.iids_added, theirs)
@@ -226,6 +228,8 @@ def take_key(ours: Keyspace, theirs: Keyspace, db: int, key: bytes) -> None:
     free_groups(ours, groups, stream)
     stream.write_as(mine.own)
     stream.recount()
+    if stream.groups:
+        mine.untold[db, key] = None
     mine.conflicts.displaced.replace((db, key), other.conflicts.displaced.of((db, key)))
     renew_producers(ours, db, key, stream, {})
     bind_by_state(ours, db, key, stream)

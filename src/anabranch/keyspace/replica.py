@@ -119,6 +119,9 @@ class Replica:
         """The feature levels of all members, as far as they are known."""
         self.conflicts = Conflicts()
         self.apply_stats = ApplyStats()
+        self.untold: dict[tuple[int, bytes], None] = {}
+        """Database and key of streams of which something has gone that a group had pending: what
+        was acknowledged behind it may be told to other regions now."""
         self.last_effects = LastEffects()
 
     def require_level(self, level: int, what: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 from anabranch.effects import kinds
+from anabranch.effects.acknowledging import GroupPlace, told_by, waiting_no_more
 from anabranch.effects.codec import numbers_of
 from anabranch.effects.join import KeyspaceJoin, take_key
 from anabranch.effects.streams import known_stream
@@ -26,6 +27,9 @@ from anabranch.stream.entry_id import SEQ_BITS
 
 PACKED_CHUNKS_MAX: Final = 4
 """Chunks of held tags of a replica ID packed in a slice: some milliseconds."""
+
+TOLD_GROUPS_MAX: Final = 500
+"""Groups that are looked at in a slice, more of them only in one stream."""
 
 _MEASURED_MAX: Final = 1000
 _MEASURING_NS: Final = 1_000_000
@@ -188,8 +192,12 @@ class Merging:
         self._region.effects.emit(kinds.OpenEpoch(previous))
 
     def maintain(self) -> None:
-        """Do a slice of background work: drop what is stable, limit and pack held tags."""
+        """Do a slice of background work: drop what is stable, limit and pack held tags.
+
+        Other regions hear of acknowledgements that had to wait for them.
+        """
         self._region.keyspace.sweep()
+        self._tell()
         replica = self._region.keyspace.replica
         conflicts = replica.conflicts
         conflicts.limit(self._region.settings.max_held_tags)
@@ -199,6 +207,26 @@ class Merging:
                     break
             held.rest()
         self._region.keyspace.account.beside_bytes = conflicts.size + replica.last_effects.size
+
+    def _tell(self) -> None:
+        """Tell other regions of acknowledgements for which nothing is in the way any more.
+
+        A group's own acknowledgement tells of them by itself. Here the entry in the way has gone by
+        another region's acknowledgement, or it was removed.
+        """
+        keyspace, emit = self._region.keyspace, self._region.effects.emit
+        untold, left = keyspace.replica.untold, TOLD_GROUPS_MAX
+        while untold and left > 0:
+            db, key = place = next(iter(untold))
+            del untold[place]
+            stream = known_stream(keyspace, db, key)
+            groups = {} if stream is None else dict(stream.groups)
+            left -= len(groups) + 1
+            for name, group in groups.items():
+                assert stream is not None
+                where = GroupPlace(db, key, name, stream, group)
+                for effect in told_by(where, waiting_no_more(where)):
+                    emit(effect)
 
     def resolve(self) -> None:
         """Resolve the conflicts of idempotent IDs that were found.
