@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from anabranch.commands.extensions import redriving
 from tests.support.streams import as_map
 from tests.unit.commands.test_leases import GRACE, Workers
 
@@ -288,6 +289,22 @@ def test_some_are_chosen_by_ids_count_and_reason() -> None:
     assert sorted(w.owners()) == ["1-0", "3-0", "4-0"]
     assert redrive(w, "REASON FATAL") == (1, [], 2)
     assert "policy_redriven:4" in w.run("INFO policies")
+
+
+def test_no_more_dead_letters_are_looked_at_than_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[int] = []
+
+    class Counted(redriving._Letter):
+        def __init__(self, entry_id: int, fragment: bytes) -> None:
+            super().__init__(entry_id, fragment)
+            seen.append(entry_id)
+
+    monkeypatch.setattr(redriving, "_Letter", Counted)
+    w = with_dead_letters(30)
+    assert redrive(w, "COUNT 10") == (10, [], 20)
+    assert len(seen) == 11
 
 
 def with_dead_letters(count: int) -> Workers:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from anabranch.effects import kinds
@@ -172,19 +173,15 @@ class _Redrive:
         """Give back so many; returns whether there may be more."""
         options = self._options
         done: list[int] = []
-        is_left = False
-        for letter in list(_letters(stream, options, self._after, self._last)):
-            if len(done) == most:
-                is_left = True
+        looked_at = options.count * _LOOKED_AT
+        while len(done) < most and looked_at > 0:
+            letters = _letters(stream, options, self._after, self._last)
+            some = list(islice(letters, min(most - len(done), looked_at)))
+            looked_at -= len(some)
+            if not some:
                 break
-            self._after = max(self._after, letter.entry_id)
-            if options.reason is not None and letter.values.get(b"ab-reason") != options.reason:
-                continue
-            problem = _give_back(ctx, self._key, letter, self._user, is_dry=options.is_dry)
-            if problem:
-                self.skipped.append([text(letter.entry_id), problem])
-            else:
-                done.append(letter.entry_id)
+            done += self._give_back_some(ctx, some)
+        is_left = next(_letters(stream, options, self._after, self._last), None) is not None
         self.done += len(done)
         if done and not options.is_dry:
             ctx.emit(
@@ -195,6 +192,21 @@ class _Redrive:
             ctx.changes += len(done)
             ctx.stats.policy_redriven += len(done)
         return is_left and self.done < self.total
+
+    def _give_back_some(self, ctx: Context, letters: list[_Letter]) -> list[int]:
+        """Give back those that were asked for; the IDs of those that were given back."""
+        options = self._options
+        done: list[int] = []
+        for letter in letters:
+            self._after = max(self._after, letter.entry_id)
+            if options.reason is not None and letter.values.get(b"ab-reason") != options.reason:
+                continue
+            problem = _give_back(ctx, self._key, letter, self._user, is_dry=options.is_dry)
+            if problem:
+                self.skipped.append([text(letter.entry_id), problem])
+            else:
+                done.append(letter.entry_id)
+        return done
 
 
 def _letters(stream: Stream, options: _RedriveOptions, after: int, last: int) -> Iterator[_Letter]:
