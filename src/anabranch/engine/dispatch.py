@@ -142,7 +142,7 @@ class Dispatcher:
     def command_of(self, args: list[bytes]) -> Command | None:
         """The row that a whole request names; None for an unknown name or sub-command."""
         entry = self.find(args)
-        if entry is None or (entry.command.is_container and len(args) > 1):
+        if entry is None or (entry.is_container and len(args) > 1):
             return None
         return entry.command
 
@@ -152,7 +152,7 @@ class Dispatcher:
         if entry is None:
             raise unknown_command(args)
         command = entry.command
-        if command.is_container:
+        if entry.is_container:
             if len(args) > 1:
                 raise CommandError(
                     b"ERR unknown subcommand '%b'. Try %b HELP."
@@ -161,7 +161,7 @@ class Dispatcher:
             if entry.function is None:
                 raise texts.wrong_arity(command.full_name)
             return entry
-        if not command.accepts(len(args)):
+        if not (entry.low <= len(args) <= entry.high or command.accepts(len(args))):
             raise texts.wrong_arity(command.full_name)
         return entry
 

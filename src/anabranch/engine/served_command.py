@@ -18,6 +18,7 @@ class ServedCommand(CommandStats):
         self.high = command.arity if command.arity >= 0 else 1 << 31
         if command.subcommands:  # no count fits: the dispatcher must look at the second word
             self.low, self.high = 1 << 31, 0
+        self.is_container = command.is_container
         self.subcommands: dict[bytes, ServedCommand] = {}
         # Works on streams only: it cannot change who the client is, nor what it may do next.
         self.is_tame = command.group == "stream"

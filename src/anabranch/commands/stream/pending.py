@@ -295,6 +295,7 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
     _settle(stream, group)
     claim = _Claim(ctx, key, name, group, consumer)
     too_often: list[PendingEntry] = []
+    place = stream, group
     for entry_id in ids:
         if entry_id in claim.taken or group.pending.order is not None:
             claim.assign()  # its time and count have changed, or whose turn it is
@@ -309,9 +310,7 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
                 continue
             if entry is None and (not options.force or _must_wait(stream, group, found)):
                 continue
-            if entry is not None and not _is_idle(
-                (stream, group), entry, consumer, ctx.now_ms, min_idle
-            ):
+            if entry is not None and not _is_idle(place, entry, consumer, ctx.now_ms, min_idle):
                 continue
             if entry is not None and options.delivers and _gives_up(group, entry):
                 too_often.append(entry)
@@ -454,6 +453,7 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
     attempts = count * AUTOCLAIM_ATTEMPTS
     ghosts: list[PendingEntry] = []
     too_often: list[PendingEntry] = []
+    place = stream, group
     next_start = 0
     taken = 0
     window: list[PendingEntry] = []
@@ -473,7 +473,7 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
         if found is None:
             ghosts.append(entry)
             continue
-        if not _is_idle((stream, group), entry, consumer, ctx.now_ms, min_idle):
+        if not _is_idle(place, entry, consumer, ctx.now_ms, min_idle):
             continue
         if not justid and _gives_up(group, entry):
             too_often.append(entry)

@@ -7,10 +7,11 @@ from typing import Final
 from anabranch.commands.table.rows import rows
 from anabranch.engine.spec import Command
 
-COMMANDS: Final[list[Command]] = rows(
-    "generic",
-    "anabranch.commands.generic",
-    """
+COMMANDS: Final[list[Command]] = [
+    *rows(
+        "generic",
+        "anabranch.commands.generic",
+        """
 del -2 keys.delete 1.0.0 write
     key [key ...]
     does: Deletes keys and counts those that existed.
@@ -160,6 +161,13 @@ persist 2 expiry.persist 2.2.0 write fast
     key
     does: Lets a key live for ever.
     keys: RW update
+""",
+        is_hot=True,
+    ),
+    *rows(
+        "generic",
+        "anabranch.commands.generic",
+        """
 dump 2 dump.dump 2.6.0 readonly
     key
     does: Gives the value of a key as a payload for RESTORE.
@@ -175,4 +183,5 @@ restore -4 dump.restore 2.6.0 write denyoom
     history: 3.0.0 Takes REPLACE.
     history: 5.0.0 Takes ABSTTL, IDLETIME and FREQ.
 """,
-)
+    ),
+]

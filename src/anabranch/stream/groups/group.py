@@ -161,16 +161,17 @@ class Group:
 
         An entry that was not pending exists (XCLAIM FORCE).
         """
-        watch = None if self.home is None else self.home.watch
-        known = None if watch is None else self.pending.lists[replica_id].get(entry_id)
-        was_handed_out = known is not None and known.was_handed_out
-        entry = self.pending.assign(replica_id, entry_id, owner, delivery_ms, count)
-        if watch is not None and known is not None and was_handed_out != entry.was_handed_out:
-            watch.note(replica_id, entry.number, is_handed_out=entry.was_handed_out)
+        if self.home is None or self.home.watch is None:
+            entry = self.pending.assign(replica_id, entry_id, owner, delivery_ms, count)
+        else:
+            known = self.pending.lists[replica_id].get(entry_id)
+            was_handed_out = known is not None and known.was_handed_out
+            entry = self.pending.assign(replica_id, entry_id, owner, delivery_ms, count)
+            if known is not None and was_handed_out != entry.was_handed_out:
+                self.home.watch.note(replica_id, entry.number, is_handed_out=entry.was_handed_out)
         policed = self.policed
-        is_delayed = policed is not None and policed.order is None and policed.policy.backoff
-        if policed is not None and owner is None and is_delayed:
-            policed.delay(entry)
+        if policed is not None and owner is None and policed.order is None:
+            policed.released(entry)
         if not entry.number:
             entry.number = self.progress.number_of(logs, replica_id, entry_id)
 

@@ -213,6 +213,7 @@ class GroupPending:
             pending.add(entry)
             if self.order is not None:
                 self.order.added(region, [entry])
+            entry.consumer = consumer
         else:
             if consumer is None:
                 self.releases += 1
@@ -230,12 +231,12 @@ class GroupPending:
             entry.delivery_ms = delivery_ms
             entry.delivery_count = count
             entry.stamp = stamp
-            entry.consumer = consumer
+            if not stays:
+                entry.consumer = consumer
             if self.order is not None:
                 self.order.comes(entry)
             if stays:  # in both lists at its place, as when a consumer reads its history
                 return entry
-        entry.consumer = consumer
         if consumer is None:
             self.released[entry] = None
             if self.released_living is not None:
