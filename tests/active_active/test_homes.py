@@ -414,7 +414,41 @@ def test_two_regions_may_ask_at_the_same_time() -> None:
     for region in (2, 3):
         mesh.send(region, 1)
     settle(mesh)
-    assert read(us) == [b"1-1"]
+    assert b"".join(waits.outbox) == b"+OK\r\n"
+    assert read(ap) == [b"1-1"]
+
+
+def test_who_is_asked_while_it_waits_for_a_hand_over_answers_afterwards(
+    monkeypatch: Patch,
+) -> None:
+    one_piece_at_a_time(monkeypatch)
+    mesh = Mesh(3)
+    mesh.settle()
+    for node in mesh.nodes.values():
+        node.host.regions = node.exchange
+    eu, us, ap = mesh.nodes.values()
+    eu.do("AB.POLICY", "SET", "s", "GROUP", "g", "home-region", "1")
+    eu.do("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    for number in range(1, 5):
+        eu.do("XADD", "s", f"{number}-*", "f", "v")
+    mesh.settle()
+    assert len(read(eu, "COUNT", 3)) == 3
+    eu.do("AB.HOME", "MOVE", "s", "GROUP", "g", "2")
+    tick_until(eu, 1)
+    mesh.settle()
+    assert shown(us)["state"] == b"waits for a hand-over"
+    waits = ap.region.open_session("127.0.0.1:50001", "127.0.0.1:6379")
+    ap.region.execute(waits, [[b"AB.HOME", b"TAKE", b"s", b"GROUP", b"g"]])
+    ap.end_turn()
+    mesh.settle()
+    us.tick()
+    assert shown(us)["state"] == b"waits for a hand-over"
+    for _ in range(12):
+        settle(mesh)
+    assert b"".join(waits.outbox) == b"+OK\r\n"
+    assert [shown(node)["state"] for node in (eu, us)] == [b"other region"] * 2
+    assert [row[0] for row in ap.do("XPENDING", "s", "g", "-", "+", 9)] == [b"1-1", b"2-1", b"3-1"]
+    assert read(ap) == [b"4-1"]
 
 
 def test_a_blocked_reader_hears_that_the_home_has_moved() -> None:

@@ -210,8 +210,10 @@ class Leasing:
         group, replica = place.group, self._region.keyspace.replica
         home, present, ours = group.home, group.present_home, replica.region
         where = place.db, place.key, place.name
-        while home is not None and home.asked:
-            asks, asked = home.asked.popitem()
+        for asks, asked in [] if home is None else list(home.asked.items()):
+            if home.must_wait(asked, ours):
+                continue  # this region can answer when it has begun
+            del home.asked[asks]
             if asked == present and present.region == ours and not group.is_away(ours):
                 if asks in replica.members:
                     self._region.effects.emit(leaving(place, HomeEpoch(asked.number + 1, asks)))

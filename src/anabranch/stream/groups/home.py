@@ -188,6 +188,11 @@ class GroupHome:
             watch.passed = self.watch.passed
         self.watch = watch
 
+    def must_wait(self, asked: HomeEpoch, region: int) -> bool:
+        """Whether a region that is asked for an epoch of its own has not begun in it yet."""
+        waits = asked.region == region and asked.number > 0 and self.begun < asked
+        return waits and self.current(region) == asked and self.leaving is None
+
     def moves(self, home: HomeEpoch) -> bool:
         """Whether the region of an epoch begins with what this region hands over."""
         return home in (self.leaving, self.moved)
