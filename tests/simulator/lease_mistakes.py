@@ -215,9 +215,9 @@ def no_delay(patch: Patch) -> None:
 def ripe_entries_are_forgotten(patch: Patch) -> None:
     ripen = Policed.ripen
 
-    def changed(policed: Policed, released: Any, now_ms: int) -> Any:
+    def changed(policed: Policed, released: Any, now_ms: int, most: int) -> Any:
         policed.ripe.clear()
-        return ripen(policed, released, now_ms)
+        return ripen(policed, released, now_ms, most)
 
     patch.setattr(Policed, "ripen", changed)
 
@@ -276,10 +276,10 @@ def time_begins_anew_with_the_process(patch: Patch) -> None:
     """A start puts off what is due."""
     expect = Leasing._expect
 
-    def changed(leasing: Leasing, database: Any, key: bytes, now_ms: int) -> None:
-        expect(leasing, database, key, now_ms)
+    def changed(leasing: Leasing, database: Any, key: bytes) -> Any:
+        yield from expect(leasing, database, key)
         for place in list(leasing._region.leases.deadlines):
-            leasing._region.leases.deadlines[place] = now_ms + 60_000
+            leasing._region.leases.deadlines[place] = leasing._region.context.now_ms + 60_000
 
     patch.setattr(Leasing, "_expect", changed)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def check_home(ctx: Context, key: bytes, name: bytes, group: Group) -> None:
     """HOMED, with the name and the address of the home, if this region must not deliver."""
     policies = ctx.db.policies
-    if policies.rebinding is not None:
+    if policies.is_rebinding:
         policies.bind_group(key, name, group)
     if group.policed is None or not group.is_away(ctx.replica.region):
         return

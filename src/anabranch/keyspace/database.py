@@ -100,7 +100,7 @@ class Database:
         if key in self.waiters:
             self.reviewed.add(key)
             self.ready[self.index, key] = None
-        if self.policies.rules:
+        if self.policies.rules or self.policies.is_rebinding:
             self.policies.bind(key, self.values.get(key))
 
     def put(self, key: bytes, value: Value) -> None:

@@ -13,6 +13,7 @@ need not look here.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -31,8 +32,11 @@ if TYPE_CHECKING:
     from anabranch.stream.groups.group import Group
 
 _WILD: Final = frozenset(b"*?[\\")
-_KEYS: Final = 200
-"""Keys whose groups get new policies in one step: well under a millisecond."""
+_NAMES: Final = 200
+"""Keys and groups that get new policies in one step: well under a millisecond."""
+
+_PATTERNS: Final = 20
+"""To compare a name with so many patterns takes as long as the rest of giving it its policies."""
 
 _RULE_BYTES: Final = DICT_BYTES + DICT_SLOT_BYTES + PAIR_BYTES
 _SETTING_BYTES: Final = DICT_SLOT_BYTES + PAIR_BYTES + 100
@@ -85,18 +89,28 @@ def literal_prefix(glob: bytes) -> int:
     return len(glob)
 
 
+def _pattern_rule(subject: Subject) -> _PatternRule:
+    return _PatternRule(
+        literal_prefix(subject.name),
+        -1 if subject.group is None else literal_prefix(subject.group),
+        compile_glob(subject.name),
+        None if subject.group is None else compile_glob(subject.group),
+        subject,
+    )
+
+
 class Policies:
     """The rules of one database. Changed through ``effects`` only."""
-
-    __slots__ = ("_latest", "_patterns", "bound", "rebinding", "retention", "rules", "tombstones")
 
     def __init__(self) -> None:
         self.rules: dict[Subject, dict[bytes, PolicySetting]] = {}
         self.tombstones = 0  # deleted settings that are remembered
-        self._patterns: list[_PatternRule] | None = None  # None: not made since the last change
-        self.rebinding: Iterator[None] | None = None
-        """Work that is left, after a start or a new pattern: groups may not hold yet what is in
-        force."""
+        self._patterns: dict[Subject, _PatternRule] = {}  # of those rules that are patterns
+        self._rebinding: Iterator[None] | None = None  # goes through all keys
+        self._groups_left: dict[bytes, tuple[Stream, deque[bytes]]] = {}  # of keys with many groups
+        self.is_rebinding = False
+        """Whether work is left, after a start, a new pattern, or a rule of a key with many groups:
+        groups may not hold yet what is in force. Who delivers a group binds it first."""
         self._latest = StreamPolicy({})  # many streams have equal ones, and share them
         self.bound: dict[bytes, None] = {}
         """Keys with groups that got or lost policies; who looks after these takes them out."""
@@ -112,11 +126,12 @@ class Policies:
             if known[:2] >= setting[:2]:
                 return
             self.tombstones -= known.text is None
-        self._patterns = None
         if setting.text is None and not keeps:
             self._drop(subject, name)
             return
         self.tombstones += setting.text is None
+        if subject.is_pattern and subject not in self._patterns:
+            self._patterns[subject] = _pattern_rule(subject)
         self.rules.setdefault(subject, {})[name] = setting
 
     def _drop(self, subject: Subject, name: bytes) -> None:
@@ -125,7 +140,7 @@ class Policies:
             settings.pop(name, None)
             if not settings:
                 del self.rules[subject]
-                self._patterns = None
+                self._patterns.pop(subject, None)
 
     def prune(self, watermark: Mapping[int, int]) -> None:
         """Drop the tombstones that every member has."""
@@ -172,27 +187,12 @@ class Policies:
         for rank, whole in ((2, Subject(False, key, group)), (1, Subject(False, key, None))):
             if whole in self.rules and (group is not None or rank == 1):
                 yield (rank, 0, 0), whole
-        for rule in self._pattern_rules():
+        for rule in self._patterns.values():
             if not rule.matches(key):
                 continue
             if rule.group_matches is not None and (group is None or not rule.group_matches(group)):
                 continue
             yield (0, rule.prefix, rule.group_prefix), rule.subject
-
-    def _pattern_rules(self) -> list[_PatternRule]:
-        if self._patterns is None:
-            self._patterns = [
-                _PatternRule(
-                    literal_prefix(subject.name),
-                    -1 if subject.group is None else literal_prefix(subject.group),
-                    compile_glob(subject.name),
-                    None if subject.group is None else compile_glob(subject.group),
-                    subject,
-                )
-                for subject in self.rules
-                if subject.is_pattern
-            ]
-        return self._patterns
 
     def of(self, key: bytes, group: bytes) -> GroupPolicy | None:
         """The values of a group; None if nothing is set that this server knows."""
@@ -223,11 +223,33 @@ class Policies:
     # -- what groups hold ---------------------------------------------------------------------
 
     def bind(self, key: bytes, value: Value | None) -> None:
-        """Let a stream and its groups hold what is in force for them."""
-        if type(value) is Stream:
-            self._bind_stream(key, value)
+        """Let a stream and its groups hold what is in force for them; of many groups some."""
+        self._groups_left.pop(key, None)
+        if type(value) is not Stream:
+            return
+        self._bind_stream(key, value)
+        if len(value.groups) <= self._at_once():
             for name, group in value.groups.items():
                 self.bind_group(key, name, group)
+            return
+        self._groups_left[key] = value, deque(value.groups)
+        self.is_rebinding = True
+        self._bind_some(key)
+
+    def _at_once(self) -> int:
+        """How many names are given their policies in one step."""
+        return max(_NAMES * _PATTERNS // (_PATTERNS + len(self._patterns)), 1)
+
+    def _bind_some(self, key: bytes) -> None:
+        """Bind some of the groups that are left of a key."""
+        stream, names = self._groups_left[key]
+        for _ in range(min(self._at_once(), len(names))):
+            name = names.popleft()
+            group = stream.groups.get(name)
+            if group is not None:
+                self.bind_group(key, name, group)
+        if not names:
+            del self._groups_left[key]
 
     def _bind_stream(self, key: bytes, stream: Stream) -> None:
         """The same for what concerns the stream as a whole."""
@@ -255,9 +277,8 @@ class Policies:
         if policed is None or policed.policy.texts != policy.texts:
             group.policed = policed = Policed(policy)
             group.pending.order = None
-            if policy.backoff and policed.order is None:
-                for entry in group.pending.released:
-                    policed.delay(entry)
+            if policy.backoff:
+                policed.delay_some(group.pending)
         self.bound[key] = None
 
     def rebind(self, subject: Subject, values: Mapping[bytes, Value], order: KeyOrder) -> None:
@@ -269,24 +290,33 @@ class Policies:
 
     def rebind_all(self, values: Mapping[bytes, Value], order: KeyOrder) -> None:
         """Begin to bind all keys; the first ones at once."""
-        self.rebinding = self._steps(values, order)
+        self._groups_left.clear()
+        self._rebinding = self._steps(values, order)
         self.go_on()
 
     def go_on(self) -> bool:
         """Do a step of what :meth:`rebind` has begun; returns whether more is left."""
-        if self.rebinding is not None and next(self.rebinding, self) is self:
-            self.rebinding = None
-        return self.rebinding is not None
+        if self._groups_left:
+            self._bind_some(next(iter(self._groups_left)))
+        elif self._rebinding is not None and next(self._rebinding, self) is self:
+            self._rebinding = None
+        self.is_rebinding = self._rebinding is not None or bool(self._groups_left)
+        return self.is_rebinding
 
     def _steps(self, values: Mapping[bytes, Value], order: KeyOrder) -> Iterator[None]:
         cursor = 0
+        left = self._at_once()
         while True:
-            cursor, keys = order.page(cursor, _KEYS)
+            cursor, keys = order.page(cursor, _NAMES)
             for key in keys:
-                self.bind(key, values.get(key))
+                value = values.get(key)
+                self.bind(key, value)
+                left -= 1 + (len(value.groups) if type(value) is Stream else 0)
+                if left <= 0:
+                    yield
+                    left = self._at_once()
             if not cursor:
                 return
-            yield
 
     # -- the rest -----------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ of entries; a place of which more is due is looked at again.
 
 from __future__ import annotations
 
-from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -35,10 +34,10 @@ _ENTRIES: Final = 40
 """Entries that are released in one step: half a millisecond."""
 
 _SORTED: Final = 500
-"""Entries that are sorted by age in one step: half a millisecond."""
+"""Entries that are sorted by age, or whose delay ends, in one step: half a millisecond."""
 
 _CONSUMERS: Final = 200
-"""Consumers that are expected in one step: half a millisecond."""
+"""Groups and consumers that are expected in one step: half a millisecond."""
 
 _Where = tuple[int, bytes, bytes]
 """Database, key and name of a group."""
@@ -96,8 +95,8 @@ class Leasing:
         self._waking = waking
         self._handing: dict[_Where, _HandingOver] = {}
         """Groups of which this region stops, or has stopped, to be the home."""
-        self._expected: deque[tuple[LeasePlace, GroupPolicy, Iterator[Consumer]]] = deque()
-        """Groups that got policies, and those of their consumers that are not expected yet."""
+        self._expecting: Iterator[None] | None = None
+        """The key whose groups got policies, and whose consumers are not all expected yet."""
 
     def begin_if_due(self, now_ms: int) -> None:
         """Do what is due, a slice now and the rest later."""
@@ -105,7 +104,7 @@ class Leasing:
         is_due = region.leases.deadlines.first_due(now_ms) is not None
         is_due = is_due or bool(region.context.server.redrives)
         is_due = is_due or any(each.policies.bound for each in region.keyspace.databases)
-        is_due = is_due or bool(self._expected)
+        is_due = is_due or self._expecting is not None
         if is_due and self._go_on():
             region.scheduler.schedule(self._go_on)
         if self._handing and self._go_on_handing():
@@ -139,14 +138,7 @@ class Leasing:
 
     def _some(self, now_ms: int) -> bool:
         is_over = self._region.scheduler.is_over
-        for database in self._region.keyspace.databases:
-            bound = database.policies.bound
-            while bound:
-                key, _ = bound.popitem()  # the first one lies behind all that were removed
-                self._expect(database, key, now_ms)
-                if is_over():
-                    return True
-        while self._expect_some(now_ms):
+        while self._expect_some():
             if is_over():
                 return True
         deadlines = self._region.leases.deadlines
@@ -161,41 +153,60 @@ class Leasing:
                 redrives.pop((db, key), None)
         return False
 
-    def _expect(self, database: Database, key: bytes, now_ms: int) -> None:
-        """The groups of a key got policies: their consumers must show themselves."""
-        leases = self._region.leases
+    def _expect(self, database: Database, key: bytes) -> Iterator[None]:
+        """The groups of a key got policies: their consumers must show themselves, in steps."""
+        region = self._region
         database.signal(key)  # readers that wait may get what they could not get before
         value = database.values.get(key)
-        for name, group in value.groups.items() if type(value) is Stream else ():
-            policy = None if group.policed is None else group.policed.policy
-            if policy is not None and type(value) is Stream:
-                at = GroupPlace(database.index, key, name, value, group)
-                if policy.acks_all:
-                    self._tell(at)
-                if policy.home:
-                    self._mind_home(at)
-                if group.is_away(self._region.keyspace.replica.region):
-                    continue  # leases are for those who may be given entries
-            if policy is None or not (policy.watches or policy.backoff):
+        if type(value) is not Stream:
+            return
+        left = _CONSUMERS
+        for name in list(value.groups):
+            group = value.groups.get(name)
+            if group is None or database.values.get(key) is not value:
                 continue
-            place = LeasePlace(database.index, key, name, False)
-            leases.look(place, now_ms)
-            if policy.watches:
-                self._expected.append((place, policy, iter(list(group.consumers.values()))))
+            left -= 1
+            policy = None if group.policed is None else group.policed.policy
+            if policy is not None:
+                self._begin(GroupPlace(database.index, key, name, value, group), policy)
+            if policy is not None and not group.is_away(region.keyspace.replica.region):
+                place = LeasePlace(database.index, key, name, False)
+                for consumer in list(group.consumers.values()) if policy.watches else ():
+                    if consumer.pending_count or policy.consumer_ttl_ms:
+                        whom = place._replace(is_consumer=True, consumer=consumer.name)
+                        region.leases.expect(whom, policy, region.context.now_ms)
+                    left -= 1
+                    if left <= 0:
+                        yield
+                        left = _CONSUMERS
+            if left <= 0:
+                yield
+                left = _CONSUMERS
 
-    def _expect_some(self, now_ms: int) -> bool:
-        """Expect some consumers of groups that got policies; returns whether there are more."""
-        leases = self._region.leases
-        if self._expected:
-            group, policy, consumers = self._expected[0]
-            some = list(islice(consumers, _CONSUMERS))
-            for consumer in some:
-                if consumer.pending_count or policy.consumer_ttl_ms:
-                    place = group._replace(is_consumer=True, consumer=consumer.name)
-                    leases.expect(place, policy, now_ms)
-            if not some:
-                self._expected.popleft()
-        return bool(self._expected)
+    def _begin(self, place: GroupPlace, policy: GroupPolicy) -> None:
+        """A group got a policy: tell other regions of it, and look at the group."""
+        region = self._region
+        if policy.acks_all:
+            self._tell(place)
+        if policy.home:
+            self._mind_home(place)
+        is_away = place.group.is_away(region.keyspace.replica.region)
+        if (policy.watches or policy.backoff) and not is_away:
+            where = LeasePlace(place.db, place.key, place.name, False)
+            region.leases.look(where, region.context.now_ms)
+
+    def _expect_some(self) -> bool:
+        """Expect some consumers of groups that got policies; returns whether there may be more."""
+        while self._expecting is None:
+            databases = self._region.keyspace.databases
+            database = next((each for each in databases if each.policies.bound), None)
+            if database is None:
+                return False
+            key, _ = database.policies.bound.popitem()  # the first lies behind all removed ones
+            self._expecting = self._expect(database, key)
+        if next(self._expecting, self) is self:
+            self._expecting = None
+        return True
 
     def _tell(self, place: GroupPlace) -> None:
         """Tell other regions what was acknowledged before ``acks all`` was set, piece by piece."""
@@ -306,7 +317,9 @@ class Leasing:
                 due.append(entry)
             self._release(whose, due, TIME)
         if policed.policy.backoff:
-            if policed.ripen(pending.released, now_ms):
+            if not policed.delay_some(pending):
+                leases.look(place, now_ms)
+            if policed.ripen(pending.released, now_ms, len(policed.ripe) + _SORTED):
                 self._region.keyspace.databases[place.db].signal(place.key)
             if (next_ms := policed.next_due_ms()) is not None:
                 leases.look(place, next_ms)

@@ -8,7 +8,9 @@ import pytest
 
 from anabranch.config.policies import POLICIES
 from anabranch.effects import kinds
+from anabranch.keyspace import policies as policies_module
 from anabranch.keyspace.policies import Subject
+from anabranch.region import leases
 from tests.support.region_harness import Harness
 from tests.support.streams import BOTH_PROTOCOLS, Streams, as_map
 
@@ -343,3 +345,86 @@ def test_without_the_policy_only_claim_sees_released_entries(s: Streams) -> None
     s.run("XREADGROUP GROUP g c COUNT 1 STREAMS s >", "XNACK s g FAIL IDS 1 1-0")
     assert read(s) == ["2-0"]
     assert read(s) == []
+
+
+# -- in steps ---------------------------------------------------------------------------------
+
+
+def with_groups(count: int) -> Streams:
+    s = Streams()
+    s.run(*[f"XGROUP CREATE s g{number} 0 MKSTREAM" for number in range(count)])
+    return s
+
+
+def bound(s: Streams, key: str = "s") -> list[str]:
+    """The groups of a stream that hold a policy."""
+    groups = s.region.keyspace.databases[0].values[key.encode()].groups  # type: ignore[union-attr]
+    return [name.decode() for name, group in groups.items() if group.policed is not None]
+
+
+def steps_left(s: Streams) -> int:
+    """Finish what rules have begun; how many steps that took."""
+    policies, steps = s.region.keyspace.databases[0].policies, 0
+    while policies.is_rebinding:
+        policies.go_on()
+        steps += 1
+    return steps
+
+
+def test_a_key_with_many_groups_gives_them_their_policies_in_steps(
+    s: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policies_module, "_NAMES", 10)
+    s = with_groups(35)
+    s.run("AB.POLICY SET s max-deliveries 3")
+    assert bound(s) == [f"g{number}" for number in range(10)]
+    s.run("XADD s 1-0 f v", "XREADGROUP GROUP g34 ann STREAMS s >")
+    assert bound(s)[10:] == ["g34"]  # who delivers a group binds it before
+    s.run("XGROUP DESTROY s g20")
+    assert steps_left(s) == 3
+    assert len(bound(s)) == 34
+
+
+def test_a_stream_that_gets_another_name_meanwhile_has_the_policies_of_that_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(policies_module, "_NAMES", 10)
+    s = with_groups(35)
+    s.run("AB.POLICY SET s max-deliveries 3", "RENAME s t")
+    policies = s.region.keyspace.databases[0].policies
+    while policies.go_on():
+        assert bound(s, "t") == []
+    s.run("RENAME t s", "AB.POLICY DEL s", "RENAME s t", "AB.POLICY SET t max-deliveries 3")
+    s.run("XADD t 1-0 f v", "XREADGROUP GROUP g34 ann STREAMS t >")
+    while policies.go_on():
+        assert bound(s, "t")[-1] == "g34"
+
+
+def test_a_pattern_goes_through_keys_and_groups_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policies_module, "_NAMES", 10)
+    s = with_groups(30)
+    s.run(*[f"XADD k{number} 1-0 f v" for number in range(30)])
+    s.run("AB.POLICY SET PATTERN * max-deliveries 3")
+    assert 3 + 2 <= steps_left(s) <= 3 + 3 + 2  # the keys, the groups, and the ends of both
+    assert len(bound(s)) == 30
+
+
+def test_where_there_are_many_patterns_a_step_has_fewer_keys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(policies_module, "_NAMES", 10)
+    s = Streams()
+    s.run(*[f"XADD k{number} 1-0 f v" for number in range(30)])
+    s.run(*[f"AB.POLICY SET PATTERN a{number} max-deliveries 3" for number in range(100)])
+    assert steps_left(s) >= 29
+
+
+def test_groups_that_got_policies_are_looked_at_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "_CONSUMERS", 10)
+    s = with_groups(35)
+    s.run("AB.POLICY SET s lease connection")
+    leasing = s.region._maintenance._leasing
+    looks = []
+    while leasing._expect_some():
+        looks.append(len(s.region.leases.deadlines))
+    assert looks == [10, 20, 30, 35]

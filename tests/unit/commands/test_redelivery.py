@@ -6,6 +6,9 @@ import pytest
 
 from anabranch.engine.session import Session
 from anabranch.region import leases
+from anabranch.stream.groups import policy
+from anabranch.stream.groups.group import Group
+from anabranch.stream.stream import Stream
 from tests.unit.commands.test_leases import Workers
 
 # -- backoff ------------------------------------------------------------------------------------
@@ -152,6 +155,50 @@ def test_no_delay_beside_a_lease_by_time_is_no_work_without_end() -> None:
     w.run("XACK s g 1-0 2-0")
     w.passes(2000)
     assert not w.region.leases.deadlines
+
+
+def group_of(w: Workers) -> Group:
+    stream = w.region.keyspace.databases[0].values[b"s"]
+    assert isinstance(stream, Stream)
+    return stream.groups[b"g"]
+
+
+def released(count: int, *lines: str) -> Workers:
+    """A group whose entries were released, the last one first."""
+    w = Workers("", count=count)
+    w.run(*lines)
+    w.read(w.session, "ann", "")
+    for number in range(count, 0, -1):
+        w.run(f"XNACK s g FAIL IDS 1 {number}-0")
+    return w
+
+
+def test_what_was_released_before_a_backoff_is_delayed_in_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(policy, "_LOOKED_AT", 2)
+    w = released(7)
+    w.run("AB.POLICY SET s backoff 1s")
+    group = group_of(w)
+    policed = group.policed
+    assert policed is not None
+    delayed = [2]
+    assert len(policed._delayed) == 2
+    while not policed.delay_some(group.pending):
+        delayed.append(len(policed._delayed))
+    assert delayed == [2, 4, 6]
+    w.passes(1100)
+    assert w.read(w.session, "bob", "") == [f"{number}-0" for number in range(7, 0, -1)]
+
+
+def test_of_many_delays_that_end_together_a_read_looks_at_some() -> None:
+    w = released(7, "AB.POLICY SET s backoff 1s")
+    group = group_of(w)
+    assert group.policed is not None
+    w.clock.us += 1_000_000
+    assert len(group.policed.ripen(group.pending.released, w.clock.us // 1000, 2)) == 3
+    assert w.read(w.session, "bob", "COUNT 5") == ["7-0", "6-0", "5-0", "4-0", "3-0"]
+    assert w.read(w.session, "bob", "") == ["2-0", "1-0"]
 
 
 # -- max-pending --------------------------------------------------------------------------------

@@ -155,13 +155,15 @@ def _redeliverable(
     """Released entries as plain reads get them. Nothing must change meanwhile."""
     if policed.order is not None:
         return _in_order(stream, group, policed, now_ms, most)
-    return _ripe(group, policed, now_ms) if policed.policy.backoff else stream.released(group)
+    if policed.policy.backoff:
+        return _ripe(group, policed, now_ms, most)
+    return stream.released(group)
 
 
-def _ripe(group: Group, policed: Policed, now_ms: int) -> Iterator[PendingEntry]:
-    """Released entries whose delay is over, in the order of its end."""
+def _ripe(group: Group, policed: Policed, now_ms: int, most: int) -> Iterator[PendingEntry]:
+    """Released entries whose delay is over, in the order of its end: so many, if they are there."""
     released = group.pending.released
-    for entry in policed.ripen(released, now_ms):
+    for entry in policed.ripen(released, now_ms, most):
         if entry in released and policed.policy.due_ms(entry) <= now_ms:
             yield entry
 
@@ -172,7 +174,7 @@ def _in_order(
     """Released entries whose turn it is, at most so many (-1: any number); they exist."""
     order = policed.order
     assert order is not None
-    ripe = policed.ripen(group.pending.released, now_ms)
+    ripe = policed.ripen(group.pending.released, now_ms, -1)
     while True:
         found: list[PendingEntry] = []
         gone: list[PendingEntry] = []

@@ -90,7 +90,7 @@ def _acknowledge(ctx: Context, args: list[bytes], group: Group, ids: list[int]) 
 
 def _check_home(ctx: Context, key: bytes, name: bytes, group: Group) -> None:
     """HOMED, if this region must not deliver."""
-    if group.policed is not None or ctx.db.policies.rebinding is not None:
+    if group.policed is not None or ctx.db.policies.is_rebinding:
         check_home(ctx, key, name, group)
 
 

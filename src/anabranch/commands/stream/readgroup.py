@@ -152,7 +152,7 @@ def _plans(ctx: Context, request: ReadRequest, name: bytes) -> list[Plan]:
             after = _history_start(raw)
         if stream is None or group is None:
             continue
-        if group.policed is not None or ctx.db.policies.rebinding is not None:
+        if group.policed is not None or ctx.db.policies.is_rebinding:
             check_home(ctx, key, name, group)
         known = group.consumers.get(consumer) if is_wide and after is None else None
         if known is not None and not _has_for(stream, group):

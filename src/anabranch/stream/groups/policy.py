@@ -14,10 +14,13 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from anabranch.config.policies import CONNECTION, HEARTBEAT, NO_LEASE, TIME, Lease, Room
+from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.groups.ordering import Ordering
 from anabranch.stream.groups.pending import MAX_DELIVERIES
+from anabranch.stream.groups.pending_list import first_of
 
 if TYPE_CHECKING:
+    from anabranch.stream.groups.pending import GroupPending
     from anabranch.stream.groups.pending_entry import PendingEntry
 
 __all__ = ["CONNECTION", "HEARTBEAT", "TIME", "Attempt", "GroupPolicy", "Lease", "Policed"]
@@ -27,6 +30,9 @@ PAST_MAX: Final = 10_000
 
 _FORGOTTEN: Final = 500
 """So many of them."""
+
+_LOOKED_AT: Final = 500
+"""Entries that are looked at in one step: half a millisecond."""
 
 ATTEMPTS_MAX: Final = 5
 """Attempts with one entry that are remembered, the newest ones."""
@@ -110,8 +116,8 @@ class Policed:
     """What a group with policies has beside them: ``group.policed`` is None without any."""
 
     __slots__ = (
-        *("_delayed", "_number", "halted", "holds_back", "order", "owed", "past", "policy"),
-        *("ripe", "told"),
+        *("_delayed", "_delayed_below", "_number", "halted", "holds_back", "order", "owed"),
+        *("past", "policy", "ripe", "told"),
     )
 
     def __init__(self, policy: GroupPolicy) -> None:
@@ -131,7 +137,9 @@ class Policed:
         self.told: dict[int, int] = {}
         """With ``acks all``, by replica ID: other regions were told what had been held back up to
         this number. Later acknowledgements are told at once."""
-        self._delayed: list[tuple[int, int, PendingEntry]] = []  # a heap, by the time of its end
+        self._delayed: list[tuple[int, int, int, PendingEntry]] = []
+        # A heap, by the time of its end, and the order of release.
+        self._delayed_below = MIN_ID  # of the others only what was released since is in the heap
         self._number = 0
         self.ripe: OrderedDict[PendingEntry, None] = OrderedDict()
         """With a backoff: released entries whose delay is over, and some that were taken since.
@@ -156,20 +164,45 @@ class Policed:
         self.ripe.pop(entry, None)
         self.halted.pop(entry, None)
 
+    def released(self, entry: PendingEntry) -> None:
+        """An entry was released in a group without an order."""
+        if self.policy.backoff:
+            self.delay(entry)
+
     def delay(self, entry: PendingEntry) -> None:
         """An entry was released in a group with a backoff."""
         self._number += 1
-        heapq.heappush(self._delayed, (self.policy.due_ms(entry), self._number, entry))
+        due_ms = self.policy.due_ms(entry)
+        heapq.heappush(self._delayed, (due_ms, entry.stamp, self._number, entry))
+
+    def delay_some(self, pending: GroupPending) -> bool:
+        """Delay some of what had been released before there was a backoff.
+
+        Returns whether all of it is delayed, which it is at once with an order.
+        """
+        if self.order is None and self._delayed_below <= MAX_ID:
+            some = first_of(pending.lists, self._delayed_below, MAX_ID, _LOOKED_AT)
+            for entry in some:
+                if entry.consumer is None:
+                    self.delay(entry)
+            is_last = len(some) < _LOOKED_AT
+            self._delayed_below = MAX_ID + 1 if is_last else some[-1].entry_id + 1
+        return self.order is not None or self._delayed_below > MAX_ID
 
     def next_due_ms(self) -> int | None:
         """When the next delay ends."""
         return self._delayed[0][0] if self._delayed else None
 
-    def ripen(self, released: Container[PendingEntry], now_ms: int) -> dict[PendingEntry, None]:
-        """The entries whose delay is over, in that order; those that were taken are left out."""
+    def ripen(
+        self, released: Container[PendingEntry], now_ms: int, most: int
+    ) -> dict[PendingEntry, None]:
+        """The entries whose delay is over, in that order; the first one was not taken since.
+
+        If more than ``most`` are known, others are not looked for; -1: all are.
+        """
         delayed, ripe = self._delayed, self.ripe
-        while delayed and delayed[0][0] <= now_ms:
-            entry = heapq.heappop(delayed)[2]
+        while delayed and delayed[0][0] <= now_ms and (most < 0 or len(ripe) <= most):
+            entry = heapq.heappop(delayed)[3]
             if entry not in released or self.policy.due_ms(entry) > now_ms:
                 continue
             if self.order is None or self.order.may_go(entry):
