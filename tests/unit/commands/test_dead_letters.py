@@ -304,7 +304,9 @@ def test_no_more_dead_letters_are_looked_at_than_are_asked_for(
     monkeypatch.setattr(redriving, "_Letter", Counted)
     w = with_dead_letters(30)
     assert redrive(w, "COUNT 10") == (10, [], 20)
-    assert len(seen) == 11
+    assert len(seen) == 10
+    assert redrive(w, "COUNT 10 REASON lease") == (0, [], 20)
+    assert len(seen) == 10
 
 
 def with_dead_letters(count: int) -> Workers:
