@@ -1,4 +1,4 @@
-"""What commands ask of the home of a consumer group: whether this region may deliver."""
+"""What commands ask of regions: which there are, and whether this one may deliver a group."""
 
 from __future__ import annotations
 
@@ -9,7 +9,31 @@ from anabranch.errors import CommandError
 
 if TYPE_CHECKING:
     from anabranch.engine.context import Context
+    from anabranch.engine.host import HostRegions
+    from anabranch.keyspace.replica import Replica
     from anabranch.stream.groups.group import Group
+
+_ALONE = (
+    "ERR this server is on its own: region-id makes it a region of an Active-Active cluster, "
+    "from its start on"
+)
+
+
+def cluster(ctx: Context) -> tuple[Replica, HostRegions]:
+    """The replica and the links of this region; CommandError if there are no regions."""
+    regions = ctx.server.host.regions
+    if regions is None:
+        raise CommandError(_ALONE)
+    return ctx.replica, regions
+
+
+def member(replica: Replica, raw: bytes) -> int:
+    """The number of a member, from its number or its name; CommandError if there is none."""
+    word = raw.decode("utf-8", "replace")
+    for number, known in replica.members.items():
+        if word in {str(number), known.name}:
+            return number
+    raise CommandError(b"ERR No region is called '%b'" % texts.shown(raw)[:128])
 
 
 def check_home(ctx: Context, key: bytes, name: bytes, group: Group) -> None:

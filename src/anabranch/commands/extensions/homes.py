@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from anabranch.commands.extensions.policies import HOMES_LEVEL
-from anabranch.commands.extensions.regions import cluster, member
 from anabranch.commands.stream.options import stream_and_group
 from anabranch.effects.acknowledging import GroupPlace
 from anabranch.effects.apply_homes import asking, leaving, taken_by
 from anabranch.engine import texts
-from anabranch.engine.homing import address_of, check_home, region_name
+from anabranch.engine.homing import address_of, check_home, cluster, member, region_name
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK
 from anabranch.resp.values import Map

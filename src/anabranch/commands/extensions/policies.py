@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.commands.extensions.regions import cluster, member
 from anabranch.config.policies import (
     POLICIES,
     conflict_in,
@@ -18,6 +17,7 @@ from anabranch.config.policies import (
 )
 from anabranch.effects import kinds
 from anabranch.engine import texts
+from anabranch.engine.homing import cluster, member
 from anabranch.errors import CommandError
 from anabranch.keyspace.policies import Subject
 from anabranch.pattern import compile_glob

@@ -15,7 +15,8 @@ from typing import Any
 from anabranch.commands.server.debug import check_allowed
 from anabranch.engine import texts
 from anabranch.engine.context import Context
-from anabranch.engine.host import HostRegions, LinkFault
+from anabranch.engine.homing import cluster, member
+from anabranch.engine.host import LinkFault
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import Replica, epoch_of, region_of
 from anabranch.metrics.peers import PeerFigures
@@ -237,29 +238,6 @@ _FAULTS: dict[bytes, tuple[Callable[..., None], int, int]] = {
     b"rate": (_rate, 1, 1),
 }
 """By word: the function that changes a fault, and its least and greatest count of numbers."""
-
-
-_ALONE = (
-    "ERR this server is on its own: region-id makes it a region of an Active-Active cluster, "
-    "from its start on"
-)
-
-
-def cluster(ctx: Context) -> tuple[Replica, HostRegions]:
-    """The replica and the links of this region; CommandError if there are no regions."""
-    regions = ctx.server.host.regions
-    if regions is None:
-        raise CommandError(_ALONE)
-    return ctx.replica, regions
-
-
-def member(replica: Replica, raw: bytes) -> int:
-    """The number of a member, from its number or its name; CommandError if there is none."""
-    word = raw.decode("utf-8", "replace")
-    for number, known in replica.members.items():
-        if word in {str(number), known.name}:
-            return number
-    raise CommandError(b"ERR No region is called '%b'" % texts.shown(raw)[:128])
 
 
 def other(replica: Replica, raw: bytes) -> int:
