@@ -34,7 +34,7 @@ _ENTRIES: Final = 40
 """Entries that are released in one step: half a millisecond."""
 
 _SORTED: Final = 500
-"""Entries that are sorted by age, or whose delay ends, in one step: half a millisecond."""
+"""Entries that are sorted by age in one step: half a millisecond."""
 
 _CONSUMERS: Final = 200
 """Groups and consumers that are expected in one step: half a millisecond."""
@@ -319,10 +319,10 @@ class Leasing:
         if policed.policy.backoff:
             if not policed.delay_some(pending):
                 leases.look(place, now_ms)
-            if policed.ripen(pending.released, now_ms, len(policed.ripe) + _SORTED):
+            if policed.ripen(pending.released, now_ms, 0):  # readers look for more themselves
                 self._region.keyspace.databases[place.db].signal(place.key)
             if (next_ms := policed.next_due_ms()) is not None:
-                leases.look(place, next_ms)
+                leases.look(place, max(next_ms, now_ms + bool(policed.ripe)))
 
     def _look_at_consumer(
         self, place: LeasePlace, whose: Whose, consumer: Consumer, hold: Hold, now_ms: int

@@ -201,6 +201,21 @@ def test_of_many_delays_that_end_together_a_read_looks_at_some() -> None:
     assert w.read(w.session, "bob", "") == ["2-0", "1-0"]
 
 
+def test_delays_of_what_was_taken_meanwhile_are_passed_over_in_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(policy, "_LOOKED_AT", 2)
+    w = released(7, "AB.POLICY SET s backoff 1s")
+    w.run("XCLAIM s g bob 0 7-0 6-0 5-0 4-0 3-0 2-0")
+    waiting = w.waits("XREADGROUP GROUP g ann BLOCK 0 STREAMS s >")
+    policed = group_of(w).policed
+    assert policed is not None
+    assert not policed.ripen(group_of(w).pending.released, w.clock.us // 1000 + 1000, 0)
+    assert len(policed._delayed) == 5
+    w.passes(1100)
+    assert w.answer(waiting) == "[['s', [['1-0', ['f', 'v']]]]]"
+
+
 # -- max-pending --------------------------------------------------------------------------------
 
 

@@ -198,10 +198,15 @@ class Policed:
     ) -> dict[PendingEntry, None]:
         """The entries whose delay is over, in that order; the first one was not taken since.
 
-        If more than ``most`` are known, others are not looked for; -1: all are.
+        If more than ``most`` are known, others are not looked for; -1: all are. Of many entries
+        that were taken before their delay was over, each call passes over some.
         """
         delayed, ripe = self._delayed, self.ripe
-        while delayed and delayed[0][0] <= now_ms and (most < 0 or len(ripe) <= most):
+        looked_at = 0
+        while delayed and delayed[0][0] <= now_ms:
+            if most >= 0 and (len(ripe) > most or looked_at >= most + _LOOKED_AT):
+                break
+            looked_at += 1
             entry = heapq.heappop(delayed)[3]
             if entry not in released or self.policy.due_ms(entry) > now_ms:
                 continue
