@@ -508,7 +508,7 @@ def test_a_group_without_a_home_is_delivered_in_every_region() -> None:
 
 
 def test_a_region_that_starts_knows_at_once_that_it_is_not_the_home(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(policies_module, "_KEYS", 1)  # groups get their policies bit by bit
+    monkeypatch.setattr(policies_module, "_NAMES", 1)  # groups get their policies bit by bit
     mesh, eu, us = begun()
     keys = [f"s{number}" for number in range(20)]
     for key in keys:

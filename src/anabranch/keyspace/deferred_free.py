@@ -153,7 +153,7 @@ def _steps(thing: _Thing) -> Iterator[bool]:
 
 
 def _group(group: Group) -> Iterator[bool]:
-    while group.pending.order is not None and group.pending.order.shrink(_ENTRIES):
+    while group.policed is not None and group.policed.shrink(_ENTRIES):
         yield True
     for consumer in group.consumers.values():
         for pending in consumer.pending.values():

@@ -38,6 +38,9 @@ _NAMES: Final = 200
 _PATTERNS: Final = 20
 """To compare a name with so many patterns takes as long as the rest of giving it its policies."""
 
+_FREED: Final = 1000
+"""Objects that are freed in one step."""
+
 _RULE_BYTES: Final = DICT_BYTES + DICT_SLOT_BYTES + PAIR_BYTES
 _SETTING_BYTES: Final = DICT_SLOT_BYTES + PAIR_BYTES + 100
 
@@ -108,6 +111,7 @@ class Policies:
         self._patterns: dict[Subject, _PatternRule] = {}  # of those rules that are patterns
         self._rebinding: Iterator[None] | None = None  # goes through all keys
         self._groups_left: dict[bytes, tuple[Stream, deque[bytes]]] = {}  # of keys with many groups
+        self._former: list[Policed] = []  # with much that is to be freed
         self.is_rebinding = False
         """Whether work is left, after a start, a new pattern, or a rule of a key with many groups:
         groups may not hold yet what is in force. Who delivers a group binds it first."""
@@ -267,19 +271,19 @@ class Policies:
 
     def bind_group(self, key: bytes, name: bytes, group: Group) -> None:
         """The same for one group."""
-        policy = self.of(key, name)
-        if policy is None:
-            if group.policed is not None:
-                self.bound[key] = None
-            group.policed = group.pending.order = None
+        policy, policed = self.of(key, name), group.policed
+        if policy is None and policed is None:
             return
-        policed = group.policed
-        if policed is None or policed.policy.texts != policy.texts:
-            group.policed = policed = Policed(policy)
-            group.pending.order = None
-            if policy.backoff:
-                policed.delay_some(group.pending)
         self.bound[key] = None
+        if policy is not None and policed is not None and policed.policy.texts == policy.texts:
+            return
+        group.policed = None if policy is None else Policed(policy)
+        group.pending.order = None
+        if group.policed is not None and group.policed.policy.backoff:
+            group.policed.delay_some(group.pending)
+        if policed is not None and policed.shrink(_FREED):
+            self._former.append(policed)
+            self.is_rebinding = True
 
     def rebind(self, subject: Subject, values: Mapping[bytes, Value], order: KeyOrder) -> None:
         """A rule has changed: bind the key, or begin to bind all keys; :meth:`go_on` does more."""
@@ -300,7 +304,9 @@ class Policies:
             self._bind_some(next(iter(self._groups_left)))
         elif self._rebinding is not None and next(self._rebinding, self) is self:
             self._rebinding = None
-        self.is_rebinding = self._rebinding is not None or bool(self._groups_left)
+        elif self._former and not self._former[-1].shrink(_FREED):
+            self._former.pop()
+        self.is_rebinding = self._rebinding is not None or bool(self._groups_left or self._former)
         return self.is_rebinding
 
     def _steps(self, values: Mapping[bytes, Value], order: KeyOrder) -> Iterator[None]:

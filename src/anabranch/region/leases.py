@@ -221,7 +221,8 @@ class Leasing:
         group, replica = place.group, self._region.keyspace.replica
         home, present, ours = group.home, group.present_home, replica.region
         where = place.db, place.key, place.name
-        for asks, asked in [] if home is None else list(home.asked.items()):
+        for asks, asked in () if home is None else list(home.asked.items()):
+            assert home is not None
             if home.must_wait(asked, ours):
                 continue  # this region can answer when it has begun
             del home.asked[asks]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.engine.session import Session
+from anabranch.keyspace import deferred_free, policies
 from anabranch.region import leases
 from anabranch.stream.groups import policy
 from anabranch.stream.groups.group import Group
@@ -214,6 +215,25 @@ def test_delays_of_what_was_taken_meanwhile_are_passed_over_in_steps(
     assert len(policed._delayed) == 5
     w.passes(1100)
     assert w.answer(waiting) == "[['s', [['1-0', ['f', 'v']]]]]"
+
+
+@pytest.mark.parametrize("line", ["AB.POLICY DEL s", "XGROUP DESTROY s g"])
+def test_delays_that_nobody_needs_are_freed_in_steps(
+    line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policies, "_FREED", 2)
+    monkeypatch.setattr(deferred_free, "_ENTRIES", 2)
+    w = released(7, "AB.POLICY SET s backoff 1s")
+    policed, free = group_of(w).policed, w.region.keyspace.deferred_free
+    assert policed is not None
+    free.call = lambda: None
+    w.run(line)
+    left = [len(policed._delayed)]
+    while left[-1]:
+        w.region.keyspace.databases[0].policies.go_on()
+        free.sweep(lambda: True)
+        left.append(len(policed._delayed))
+    assert left in ([5, 3, 1, 0], [7, 5, 3, 1, 0])
 
 
 # -- max-pending --------------------------------------------------------------------------------

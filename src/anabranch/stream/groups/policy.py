@@ -189,6 +189,11 @@ class Policed:
             self._delayed_below = MAX_ID + 1 if is_last else some[-1].entry_id + 1
         return self.order is not None or self._delayed_below > MAX_ID
 
+    def shrink(self, count: int) -> bool:
+        """Free some of what nobody will ask for any more; returns whether others are left."""
+        del self._delayed[-count:]
+        return bool(self._delayed) or (self.order is not None and self.order.shrink(count))
+
     def next_due_ms(self) -> int | None:
         """When the next delay ends."""
         return self._delayed[0][0] if self._delayed else None
