@@ -14,8 +14,8 @@ pushes, one after the other, has one rank, and pushes of several regions do not 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain, repeat, starmap
 from typing import Any, Final
 
 import msgspec
@@ -49,6 +49,9 @@ _END: Final = b"\xff"
 """Above all places."""
 _MODULUS: Final = 1 << 128
 
+PLACES_A_STEP: Final = 1000
+"""So many places are written, read and checked at a time."""
+
 
 def by_rank(puts: Puts) -> list[Put]:
     """What stands at one place; that of the greatest region is the first, and counts."""
@@ -76,23 +79,33 @@ class Elements:
     def __len__(self) -> int:
         return len(self.puts)
 
-    def put(self, dot: Dot, places: Iterable[bytes], items: Iterable[bytes], knows: Covered) -> int:
+    def put(
+        self, dot: Dot, places: Collection[bytes], items: Iterable[bytes], knows: Covered
+    ) -> int:
         """Put something at places; returns at how many of them nothing stood before.
 
         ``items`` are those of a list, in the order of the places.
         """
-        before = len(self.puts)
+        known = self.puts
+        before = len(known)
+        added = 0
         member: Puts = ((dot, b""),)  # one object for all of them
-        if self.order is None:
-            for place in places:
-                unseen = self._unseen(place, knows)
-                self._change(place, unseen + member if unseen else member)
-        else:
-            for place, item in zip(places, items, strict=True):
-                self._change(place, (*self._unseen(place, knows), (dot, item)))
+        fresh: list[bytes] = []
+        own = repeat(b"", len(places)) if self.order is None else items
+        for place, item in zip(places, own, strict=True):
+            if place in known:
+                now = member if self.order is None else ((dot, item),)
+                self._change(place, self._unseen(place, knows) + now)
+            else:
+                known[place] = puts = member if self.order is None else ((dot, item),)
+                added += self._hash(place, puts)
+                fresh.append(place)
+        self.digest = (self.digest + added) % _MODULUS
+        if self.order is not None:
+            self.order.update(fresh)
         replica_id, number = dot
         self.newest[replica_id] = max(number, self.newest.get(replica_id, 0))
-        return len(self.puts) - before
+        return len(known) - before
 
     def take(self, places: list[bytes], knows: Covered) -> int:
         """Take members away, or items between two places each; returns how many are gone."""
@@ -108,14 +121,25 @@ class Elements:
     def _take_span(self, order: SortedList[bytes], low: bytes, high: bytes, knows: Covered) -> None:
         first, end = order.bisect_left(low), order.bisect_right(high)
         places = list(order.islice(first, end))
-        if all(knows(dot) for place in places for dot, _ in self.puts[place]):
+        if not self._knows_all(knows) and not all(
+            knows(dot) for place in places for dot, _ in self.puts[place]
+        ):
+            for place in places:
+                self._change(place, self._unseen(place, knows))
+        elif 2 * len(places) > len(order):  # less is left than goes
+            left = [*order.islice(0, first), *order.islice(end)]
+            self.puts = {place: self.puts[place] for place in left}
+            self.order = SortedList(left)
+            self.digest = sum(starmap(self._hash, self.puts.items())) % _MODULUS
+        else:
             for place in places:
                 self.digest -= self._hash(place, self.puts.pop(place))
             self.digest %= _MODULUS
             del order[first:end]
-        else:
-            for place in places:
-                self._change(place, self._unseen(place, knows))
+
+    def _knows_all(self, knows: Covered) -> bool:
+        """Whether everything that was ever put was seen."""
+        return all(map(knows, self.newest.items()))
 
     def left_without(self, places: list[bytes], knows: Covered) -> int:
         """How many elements are left if these are taken away."""
@@ -132,7 +156,7 @@ class Elements:
 
     def clear(self, knows: Covered) -> None:
         """Take everything away that was seen."""
-        if all(map(knows, self.newest.items())):
+        if self._knows_all(knows):
             self.puts, self.newest, self.digest = {}, {}, 0
             self.order = None if self.order is None else SortedList()
         else:
@@ -168,9 +192,15 @@ class Elements:
 
     def join(self, other: Elements, our: Vector, their: Vector) -> None:
         """Add what is new of another state, and drop what the other side has taken."""
-        for place in list(self.puts):
+        if not self.puts and all(
+            dot[1] > our.get(dot[0], 0) for puts in other.puts.values() for dot, _ in puts
+        ):  # all of it is new: this takes a small part of the time
+            self.puts, self.digest = dict(other.puts), other.digest
+            self.order = None if other.order is None else SortedList(other.order)
+        for place, puts in list(self.puts.items()):
             there = other.puts.get(place, ())
-            puts = self.puts[place]
+            if there == puts:
+                continue
             left = tuple([
                 put for put in puts if put in there or put[0][1] > their.get(put[0][0], 0)
             ])  # fmt: skip
@@ -178,6 +208,8 @@ class Elements:
                 self._change(place, left)
         for place, puts in other.puts.items():
             here = self.puts.get(place, ())
+            if here == puts:
+                continue
             new = tuple([
                 put for put in puts if put not in here and put[0][1] > our.get(put[0][0], 0)
             ])  # fmt: skip
@@ -195,8 +227,15 @@ class Elements:
 
     def items(self, *, reverse: bool = False) -> Iterator[bytes]:
         """All items in their order."""
+        puts = self.puts
         for place in () if self.order is None else self.order.irange(reverse=reverse):
-            yield _item(self.puts[place])
+            yield _item(puts[place])
+
+    def indexes_of(self, wanted: bytes) -> list[int]:
+        """The indexes of the items that are equal to this one."""
+        assert self.order is not None
+        puts = self.puts
+        return [index for index, place in enumerate(self.order) if _item(puts[place]) == wanted]
 
     def places_at(self, index: int, count: int, own: int, number: int) -> list[bytes]:
         """New places for so many items before the one at an index, of an effect of this dot."""
@@ -228,25 +267,37 @@ class Elements:
     def restored(cls, kind: str, rows: Any) -> Elements:
         """Read a copy of :attr:`puts` that msgpack has kept; :class:`ValueError` if it is none."""
         elements = cls(kind)
-        puts = elements.puts = msgspec.convert(rows, dict[bytes, Puts], builtin_types=(bytes,))
+        elements.restore(rows)
+        return elements
+
+    def restore(self, rows: Any) -> None:
+        """Read another part of such a copy."""
+        puts = msgspec.convert(rows, dict[bytes, Puts], builtin_types=(bytes,))
         known: dict[Put, Puts] = {}
         for place, some in puts.items():
-            if kind == SET and len(some) == 1:
+            if self.kind == SET and len(some) == 1:
                 puts[place] = known.setdefault(some[0], some)  # one object for those of one effect
             for (replica_id, number), _ in some:
-                if number > elements.newest.get(replica_id, 0):
-                    elements.newest[replica_id] = number
-            elements.digest += elements._hash(place, some)
-        elements.digest %= _MODULUS
-        if elements.order is not None:
-            elements.order.update(puts)
-        return elements
+                if number > self.newest.get(replica_id, 0):
+                    self.newest[replica_id] = number
+            self.digest += self._hash(place, some)
+        self.digest %= _MODULUS
+        self.puts.update(puts)
+        if self.order is not None:
+            self.order.update(puts)
 
     def check(self) -> None:
         """Assert that everything is as it should be, also where another region has sent it."""
+        for _ in self.check_steps():
+            pass
+
+    def check_steps(self) -> Iterator[None]:
+        """The same in short steps; nothing may change meanwhile."""
         assert self.kind in KINDS, "elements of no kind"
         total = 0
-        for place, puts in self.puts.items():
+        for count, (place, puts) in enumerate(self.puts.items()):
+            if count % PLACES_A_STEP == 0:
+                yield
             assert len({dot for dot, _ in puts}) == len(puts) > 0, "a place with nothing"
             assert all(number <= self.newest[replica_id] for (replica_id, number), _ in puts)
             total += self._hash(place, puts)
@@ -284,14 +335,14 @@ class Items:
 
     def index(self, wanted: bytes) -> int:
         """The index of the first such item; :class:`ValueError` without one."""
-        for index, item in enumerate(self):
-            if item == wanted:
+        for index, place in enumerate(self.elements.order or ()):
+            if _item(self.elements.puts[place]) == wanted:
                 return index
         raise ValueError("no such item")
 
     def count(self, wanted: bytes) -> int:
         """How many items are equal to this one."""
-        return sum([item == wanted for item in self])
+        return len(self.elements.indexes_of(wanted))
 
 
 # -- places -------------------------------------------------------------------------------------
