@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import chain, repeat, starmap
+from itertools import chain, repeat
 from typing import Any, Final
 
 import msgspec
@@ -58,8 +58,10 @@ def by_rank(puts: Puts) -> list[Put]:
     return sorted(puts, key=lambda put: (put[0][0] & 0xFF, put[0]), reverse=True)
 
 
-def _item(puts: Puts) -> bytes:
-    return puts[0][1] if len(puts) == 1 else by_rank(puts)[0][1]
+def _item(puts: Any) -> bytes:
+    """What clients see of this; the compiled form would copy typed parts."""
+    item: bytes = puts[0][1] if len(puts) == 1 else by_rank(puts)[0][1]
+    return item
 
 
 class Elements:
@@ -88,19 +90,20 @@ class Elements:
         """
         known = self.puts
         before = len(known)
-        added = 0
-        member: Puts = ((dot, b""),)  # one object for all of them
-        fresh: list[bytes] = []
-        own = repeat(b"", len(places)) if self.order is None else items
-        for place, item in zip(places, own, strict=True):
+        own: Any = dot  # one object for all of them, also in the compiled form
+        put: Iterable[Any] = (
+            repeat(((own, b""),), len(places))
+            if self.order is None
+            else [((own, item),) for item in items]
+        )
+        fresh: dict[bytes, Any] = {}
+        for place, puts in zip(places, put, strict=True):
             if place in known:
-                now = member if self.order is None else ((dot, item),)
-                self._change(place, self._unseen(place, knows) + now)
+                self._change(place, self._unseen(place, knows) + puts)
             else:
-                known[place] = puts = member if self.order is None else ((dot, item),)
-                added += self._hash(place, puts)
-                fresh.append(place)
-        self.digest = (self.digest + added) % _MODULUS
+                fresh[place] = puts
+        known.update(fresh)
+        self.digest = (self.digest + self._sum(fresh)) % _MODULUS
         if self.order is not None:
             self.order.update(fresh)
         replica_id, number = dot
@@ -110,12 +113,14 @@ class Elements:
     def take(self, places: list[bytes], knows: Covered) -> int:
         """Take members away, or items between two places each; returns how many are gone."""
         before = len(self.puts)
-        if self.order is None:
-            for place in places:
-                self._change(place, self._unseen(place, knows))
-        else:
+        if self.order is not None:
             for low, high in zip(places[::2], places[1::2], strict=True):
                 self._take_span(self.order, low, high, knows)
+        elif self._knows_all(knows):
+            self._drop([place for place in dict.fromkeys(places) if place in self.puts])
+        else:
+            for place in places:
+                self._change(place, self._unseen(place, knows))
         return before - len(self.puts)
 
     def _take_span(self, order: SortedList[bytes], low: bytes, high: bytes, knows: Covered) -> None:
@@ -130,12 +135,15 @@ class Elements:
             left = [*order.islice(0, first), *order.islice(end)]
             self.puts = {place: self.puts[place] for place in left}
             self.order = SortedList(left)
-            self.digest = sum(starmap(self._hash, self.puts.items())) % _MODULUS
+            self.digest = self._sum(self.puts) % _MODULUS
         else:
-            for place in places:
-                self.digest -= self._hash(place, self.puts.pop(place))
-            self.digest %= _MODULUS
+            self._drop(places)
             del order[first:end]
+
+    def _drop(self, places: list[bytes]) -> None:
+        """Let nothing stand at places; something does, and the order is that of the caller."""
+        gone = {place: self.puts.pop(place) for place in places}
+        self.digest = (self.digest - self._sum(gone)) % _MODULUS
 
     def _knows_all(self, knows: Covered) -> bool:
         """Whether everything that was ever put was seen."""
@@ -184,10 +192,19 @@ class Elements:
         self.digest %= _MODULUS
 
     def _hash(self, place: bytes, puts: Puts) -> int:
+        return self._sum({place: puts})
+
+    def _sum(self, some: Mapping[bytes, Any]) -> int:
+        """The sum of the hashes of what stands at places; typed parts would be copied."""
         seed, total = KINDS.index(self.kind), 0
-        for dot, item in puts:
-            data = b"%d:%d:%d:%b%b" % (*dot, len(place), place, item)
-            total += xxh3_128_intdigest(data, seed)
+        head, size = b"", -1
+        known: Any = None
+        for place, puts in some.items():
+            for put in puts:
+                if put[0] is not known or len(place) != size:
+                    known, size = put[0], len(place)
+                    head = b"%d:%d:%d:" % (known[0], known[1], size)
+                total += xxh3_128_intdigest(head + place + put[1], seed)
         return total
 
     def join(self, other: Elements, our: Vector, their: Vector) -> None:
@@ -280,8 +297,7 @@ class Elements:
             for (replica_id, number), _ in some:
                 if number > self.newest.get(replica_id, 0):
                     self.newest[replica_id] = number
-            self.digest += self._hash(place, some)
-        self.digest %= _MODULUS
+        self.digest = (self.digest + self._sum(puts)) % _MODULUS
         self.puts.update(puts)
         if self.order is not None:
             self.order.update(puts)
