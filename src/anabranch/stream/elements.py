@@ -141,7 +141,7 @@ class Elements:
             del order[first:end]
 
     def _drop(self, places: list[bytes]) -> None:
-        """Let nothing stand at places; something does, and the order is that of the caller."""
+        """Take away what stands at these places; the caller takes them out of the order."""
         gone = {place: self.puts.pop(place) for place in places}
         self.digest = (self.digest - self._sum(gone)) % _MODULUS
 
@@ -209,29 +209,18 @@ class Elements:
 
     def join(self, other: Elements, our: Vector, their: Vector) -> None:
         """Add what is new of another state, and drop what the other side has taken."""
-        if not self.puts and all(
-            dot[1] > our.get(dot[0], 0) for puts in other.puts.values() for dot, _ in puts
-        ):  # all of it is new: this takes a small part of the time
-            self.puts, self.digest = dict(other.puts), other.digest
+        here, there = self.puts, other.puts
+        if not here and (
+            not any(map(our.get, other.newest))
+            or all(dot[1] > our.get(dot[0], 0) for puts in there.values() for dot, _ in puts)
+        ):  # all of it is new
+            self.puts, self.digest = dict(there), other.digest
             self.order = None if other.order is None else SortedList(other.order)
-        for place, puts in list(self.puts.items()):
-            there = other.puts.get(place, ())
-            if there == puts:
-                continue
-            left = tuple([
-                put for put in puts if put in there or put[0][1] > their.get(put[0][0], 0)
-            ])  # fmt: skip
-            if len(left) < len(puts):
-                self._change(place, left)
-        for place, puts in other.puts.items():
-            here = self.puts.get(place, ())
-            if here == puts:
-                continue
-            new = tuple([
-                put for put in puts if put not in here and put[0][1] > our.get(put[0][0], 0)
-            ])  # fmt: skip
-            if new:
-                self._change(place, here + new)
+        elif self.digest != other.digest:
+            places = [place for place, puts in there.items() if here.get(place) != puts]
+            places += [place for place in here if place not in there]
+            for place in places:
+                self._change(place, _joined(here.get(place, ()), there.get(place, ()), our, their))
         for replica_id, number in other.newest.items():
             self.newest[replica_id] = max(number, self.newest.get(replica_id, 0))
 
@@ -325,6 +314,13 @@ class Elements:
         assert self.order is None or list(self.order) == sorted(self.puts)
 
 
+def _joined(mine: Puts, others: Puts, our: Vector, their: Vector) -> Puts:
+    """What is left of both sides at one place."""
+    left = [put for put in mine if put in others or put[0][1] > their.get(put[0][0], 0)]
+    new = [put for put in others if put not in mine and put[0][1] > our.get(put[0][0], 0)]
+    return tuple(left + new)
+
+
 class Items:
     """The items of a list of several regions, to be read like those of any list."""
 
@@ -369,6 +365,11 @@ def is_place(place: bytes) -> bool:
     if len(place) % _LEVEL.size or not 0 < len(place) <= PLACE_BYTES_MAX:
         return False
     return all(abs(level[0] - _ZERO) <= _RANK_MAX for level in _LEVEL.iter_unpack(place))
+
+
+def are_places(some: Iterable[bytes]) -> bool:
+    """Whether all of these are places of items. Those of one effect differ in their index only."""
+    return all(is_place(begin + bytes(4)) for begin in {place[:-4] for place in some})
 
 
 def places_between(low: bytes, high: bytes, own: int, number: int, count: int) -> list[bytes]:
