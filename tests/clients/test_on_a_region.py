@@ -126,6 +126,7 @@ def test_the_lock_of_redis_py_excludes_clients_of_the_region(server: AnabranchSe
         second.release()
 
 
+@pytest.mark.filterwarnings("ignore:Doing an O")
 def test_pottery_with_one_region(server: AnabranchServer) -> None:
     with redis.Redis(port=server.port) as client:
         first, second = (
