@@ -355,7 +355,7 @@ BY_HAND = (
         "yes",
     ),
     ("rsyslog 8.2302.0", "Debian 12", "omhiredis: `queue`, `publish`", "yes", "`publish`"),
-    ("twemproxy 0.5.0", "Debian 12", "strings; it knows no streams", "yes", "not tried again"),
+    ("twemproxy 0.5.0", "Debian 12", "strings, sets, lists; it knows no streams", "yes", "yes"),
     ("replayrail 0.2.0", "PyPI", "publishing, replaying", "yes", "yes"),
     ("redis-streams 0.3.0", "PyPI", "a consumer, its monitor", "yes", "yes"),
     ("redqueue 0.14.0, plain tasks", "PyPI", "both back ends: stream and list", "yes", "stream"),

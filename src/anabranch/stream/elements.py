@@ -16,6 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain, repeat
+from operator import countOf, indexOf, itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -32,7 +33,7 @@ Put = tuple[Dot, bytes]
 """What stands at a place: the effect that put it there, and the item; nothing for a member."""
 
 Puts = tuple[Put, ...]
-"""Several, if regions put something there at once; clients see the one that counts."""
+"""Several, if regions put something there at once; the first counts, and clients see it."""
 
 Covered = Callable[[Dot], bool]
 Vector = Mapping[int, int]
@@ -48,6 +49,8 @@ _RANK_MAX: Final = 1 << 62
 _END: Final = b"\xff"
 """Above all places."""
 _MODULUS: Final = 1 << 128
+_first: Final = itemgetter(0)
+_item: Final = itemgetter(1)
 
 PLACES_A_STEP: Final = 1000
 """So many places are written, read and checked at a time."""
@@ -56,12 +59,6 @@ PLACES_A_STEP: Final = 1000
 def by_rank(puts: Puts) -> list[Put]:
     """What stands at one place; that of the greatest region is the first, and counts."""
     return sorted(puts, key=lambda put: (put[0][0] & 0xFF, put[0]), reverse=True)
-
-
-def _item(puts: Any) -> bytes:
-    """What clients see of this; the compiled form would copy typed parts."""
-    item: bytes = puts[0][1] if len(puts) == 1 else by_rank(puts)[0][1]
-    return item
 
 
 class Elements:
@@ -180,6 +177,8 @@ class Elements:
         before = self.puts.get(place)
         if before is not None:
             self.digest -= self._hash(place, before)
+        if len(puts) > 1:
+            puts = tuple(by_rank(puts))
         if puts:
             self.puts[place] = puts
             self.digest += self._hash(place, puts)
@@ -229,19 +228,16 @@ class Elements:
     def at(self, index: int) -> bytes:
         """The item at an index; negative ones are counted from the end."""
         assert self.order is not None
-        return _item(self.puts[self.order[index]])
+        return self.puts[self.order[index]][0][1]
 
     def items(self, *, reverse: bool = False) -> Iterator[bytes]:
         """All items in their order."""
-        puts = self.puts
-        for place in () if self.order is None else self.order.irange(reverse=reverse):
-            yield _item(puts[place])
+        order = self.order or ()
+        return self.items_at(reversed(order) if reverse else order)
 
-    def indexes_of(self, wanted: bytes) -> list[int]:
-        """The indexes of the items that are equal to this one."""
-        assert self.order is not None
-        puts = self.puts
-        return [index for index, place in enumerate(self.order) if _item(puts[place]) == wanted]
+    def items_at(self, places: Iterable[bytes]) -> Iterator[bytes]:
+        """The items at places: machine code of the interpreter alone, as there may be very many."""
+        return map(_item, map(_first, map(self.puts.__getitem__, places)))
 
     def places_at(self, index: int, count: int, own: int, number: int) -> list[bytes]:
         """New places for so many items before the one at an index, of an effect of this dot."""
@@ -283,6 +279,8 @@ class Elements:
         for place, some in puts.items():
             if self.kind == SET and len(some) == 1:
                 puts[place] = known.setdefault(some[0], some)  # one object for those of one effect
+            elif len(some) > 1:
+                puts[place] = tuple(by_rank(some))
             for (replica_id, number), _ in some:
                 if number > self.newest.get(replica_id, 0):
                     self.newest[replica_id] = number
@@ -343,18 +341,15 @@ class Items:
         """The items from one index up to another, which is excluded."""
         elements = self.elements
         assert elements.order is not None
-        return [_item(elements.puts[place]) for place in elements.order.islice(first, end)]
+        return list(elements.items_at(elements.order.islice(first, end)))
 
     def index(self, wanted: bytes) -> int:
         """The index of the first such item; :class:`ValueError` without one."""
-        for index, place in enumerate(self.elements.order or ()):
-            if _item(self.elements.puts[place]) == wanted:
-                return index
-        raise ValueError("no such item")
+        return indexOf(self, wanted)
 
     def count(self, wanted: bytes) -> int:
         """How many items are equal to this one."""
-        return len(self.elements.indexes_of(wanted))
+        return countOf(self, wanted)
 
 
 # -- places -------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from anabranch.keyspace.values import StringValue, Value
 from anabranch.resp.encode import ZERO, integer
 from anabranch.resp.values import Map
 from anabranch.scheduling import Steps
-from anabranch.stream.elements import LIST, SET, Elements, by_rank
+from anabranch.stream.elements import SET, Elements
 from anabranch.stream.entry_id import text
 from anabranch.stream.groups.group import Group
 from anabranch.stream.numbering import number_of
@@ -199,9 +199,9 @@ def _elements(elements: Elements) -> list[tuple[str, Any]]:
     """
     origins = Counter(dot[0] for puts in elements.puts.values() for dot, _ in puts)
     at_once = [
-        [item for _, item in by_rank(puts)]
+        [item for _, item in puts]
         for _, puts in sorted(each for each in elements.puts.items() if len(each[1]) > 1)
-        if elements.kind == LIST
+        if elements.order is not None
     ]
     return [
         (elements.kind, len(elements)),
