@@ -109,7 +109,9 @@ def test_conflicts_that_were_resolved(world: World, visit: Visit) -> None:
         visitor.until(f"() => {{ const rows = {rows}.join(); return {list(due)}.every((each) => "
                       "rows.includes(each)); }")  # fmt: skip
 
-    visitor.until("() => /another type: 1/.test(document.getElementById('conflicts-say').innerText)")
+    visitor.until(
+        "() => /another type: 1/.test(document.getElementById('conflicts-say').innerText)"
+    )
     looks("", "hides a value", "met")
     page.click("#conflicts tbody button")
     visitor.until(f"() => {rows}.join().includes('a set that is hidden')")

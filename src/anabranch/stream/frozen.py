@@ -86,9 +86,7 @@ def _ascending(numbers: list[int]) -> SortedDict[int, None]:
 
 
 def _puts(elements: dict[str, Elements]) -> dict[str, Any]:
-    return {
-        kind: dict(islice(each.puts.items(), PLACES_A_STEP)) for kind, each in elements.items()
-    }
+    return {kind: dict(islice(each.puts.items(), PLACES_A_STEP)) for kind, each in elements.items()}
 
 
 def further_elements(shared: Shared) -> list[tuple[str, list[Any]]]:
