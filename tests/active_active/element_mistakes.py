@@ -67,12 +67,12 @@ def setting_removes_what_it_has_not_seen(patch: Patch) -> None:
 
 
 def the_item_that_came_first_counts(patch: Patch) -> None:
-    patch.setattr(module, "_item", lambda puts: puts[0][1])
+    patch.setattr(module, "by_rank", list)
 
 
 def items_stand_as_they_came(patch: Patch) -> None:
     def came(self: Elements, *, reverse: bool = False) -> Any:
-        found = [module._item(puts) for puts in self.puts.values()]
+        found = [puts[0][1] for puts in self.puts.values()]
         return iter(found[::-1] if reverse else found)
 
     patch.setattr(Elements, "items", came)

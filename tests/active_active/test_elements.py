@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from typing import Any, Final
 
@@ -10,8 +11,10 @@ import pytest
 
 from anabranch.engine.session import Session
 from anabranch.keyspace.values import SetValue
+from anabranch.oplog.snapshot import ELEMENTS, records_in
 from anabranch.replication.interface import FEATURE_LEVEL
 from anabranch.stream import elements as module
+from anabranch.stream.elements import PLACES_A_STEP
 from tests.active_active.element_mistakes import MISTAKES
 from tests.active_active.elements import ElementHistory
 from tests.active_active.string_mistakes import first_seed
@@ -375,6 +378,43 @@ def test_large_ones_need_a_share_of_time_for_each_element(
     settle(mesh)
     assert hashed == 3 * 4000 + 3 * 200
     agree(mesh, "l", "m")
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_large_ones_are_sent_and_kept_in_slices(mesh: Mesh, *, hidden: bool) -> None:
+    eu, us, ap = mesh.nodes.values()
+    count = 5 * PLACES_A_STEP // 2
+    mesh.cut_links |= {frozenset((1, 3)), frozenset((2, 3))}
+    eu.do("SADD", "s", *range(count))
+    eu.do("RPUSH", "l", *range(count))
+    mesh.settle()
+    for node in (eu, us):
+        node.do("SREM", "s", node.number)
+        node.do("SADD", "s", f"of {node.number}")
+        node.do("LPOP", "l")
+        node.do("RPUSH", "l", f"of {node.number}")
+    if hidden:
+        for key in ("s", "l"):
+            ap.do("XADD", key, "*", "f", "v")
+    records = records_in(io.BytesIO(eu.whole_snapshot()), "full sync")
+    sizes = [len(fields[4]) for _, _, fields in records if fields[0] == ELEMENTS]
+    assert sizes == [PLACES_A_STEP, count - 2 * PLACES_A_STEP] * 2
+    for source, target in ((1, 2), (2, 1), (2, 3), (3, 1)):
+        mesh.send_full_sync(source, target)
+    mesh.cut_links.clear()
+    settle(mesh)
+    agree(mesh, "s", "l")
+    ap.snapshot()
+    ap.restart()
+    agree(mesh, "s", "l")
+    members = {str(number).encode() for number in {*range(count)} - {1, 2}} | {b"of 1", b"of 2"}
+    listed = [str(number).encode() for number in range(1, count)] + [b"of 1", b"of 2"]
+    if hidden:
+        assert set(pairs(ap.do("AB.INFO", "s"))[b"hidden-set"]) == members
+        assert pairs(ap.do("AB.INFO", "l"))[b"hidden-list"] == listed
+    else:
+        assert set(ap.do("SMEMBERS", "s")) == members
+        assert items(ap, "l") == listed
 
 
 def pairs(flat: list[Any]) -> dict[bytes, Any]:

@@ -86,6 +86,42 @@ def test_a_region_is_cut_off_and_comes_back(world: World, visit: Visit) -> None:
     assert visitor.complaints == []
 
 
+def test_conflicts_that_were_resolved(world: World, visit: Visit) -> None:
+    world.fill(1)
+    clients = (world.eu, world.us)
+    for name in ("us", "ap"):
+        world.eu.execute_command("AB.LINK", name, "PAUSE")
+    for client, of in zip(clients, ("eu", "us"), strict=True):
+        client.set("text", "of " + of)
+        client.incr("text:count")
+    world.eu.sadd("met", "member")
+    world.us.set("met", "string")
+    for name in ("us", "ap"):
+        world.eu.execute_command("AB.LINK", name, "RESUME")
+    wait_until(world.is_whole, "all regions have the same")
+    visitor = visit(world.port)
+    page = visitor.page
+    rows = "[...document.querySelectorAll('#conflicts tbody tr')].map((row) => row.innerText)"
+
+    def looks(key: str, *due: str) -> None:
+        page.fill("#look-key", key)
+        page.press("#look-key", "Enter")
+        visitor.until(f"() => {{ const rows = {rows}.join(); return {list(due)}.every((each) => "
+                      "rows.includes(each)); }")  # fmt: skip
+
+    visitor.until(
+        "() => /another type: 1/.test(document.getElementById('conflicts-say').innerText)"
+    )
+    looks("", "hides a value", "met")
+    page.click("#conflicts tbody button")
+    visitor.until(f"() => {rows}.join().includes('a set that is hidden')")
+    looks("text:count", "added", "eu", "us")
+    looks("nothing", "There is no such key.")
+    looks("text", "of us", "of eu", "written: this counts", "written at once, and hidden")
+    visitor.picture("page-conflicts")
+    assert visitor.complaints == []
+
+
 def test_a_press_that_outlasts_refreshes_acts(world: World, visit: Visit) -> None:
     """What is pressed must not be replaced meanwhile, although the row changes every second."""
     world.fill(1)

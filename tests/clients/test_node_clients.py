@@ -14,7 +14,10 @@ from tests.support.servers import AnabranchServer
 @pytest.mark.parametrize("protocol", [2, 3], ids=["RESP2", "RESP3"])
 @pytest.mark.parametrize(
     "script",
-    ["ioredis.mjs", "node_redis.mjs", "connect_redis.mjs", "rate_limiter_flexible.mjs"],
+    [
+        *("ioredis.mjs", "node_redis.mjs", "connect_redis.mjs", "rate_limiter_flexible.mjs"),
+        *("redlock.mjs", "socketio.mjs"),
+    ],
 )
 def test_a_node_client_gets_what_it_expects(
     node_project: Path, server: AnabranchServer, script: str, protocol: int

@@ -18,6 +18,7 @@ from tests.clients.test_aiocache import (
     test_values_are_kept_and_deleted,
 )
 from tests.clients.test_broadcaster import test_subscribers_of_a_stream_get_every_message
+from tests.clients.test_cashews import test_cashews_keeps_values_and_a_lock
 from tests.clients.test_coredis import test_group_round_trip as test_coredis_reads_in_a_group
 from tests.clients.test_coredis import test_its_consumers_share_the_entries_of_a_stream
 from tests.clients.test_django_redis import test_its_lock_lets_one_in_at_a_time as django_locks
@@ -29,6 +30,7 @@ from tests.clients.test_faststream import (
     test_a_group_shares_what_others_get_as_a_whole,
     test_entries_of_a_dead_consumer_are_claimed,
 )
+from tests.clients.test_python_redis_lock import test_python_redis_lock_wakes_who_waits
 from tests.clients.test_python_socketio import test_a_room_hears_what_another_process_says
 from tests.clients.test_redis_exporter import (
     metrics_url,
@@ -54,8 +56,11 @@ from tests.clients.test_walrus import (
     test_small_lists_and_sets,
 )
 from tests.support.inspection import mistakes
+from tests.support.packages import required
 from tests.support.programs import assert_every_check_passes
 from tests.support.servers import AnabranchServer, free_port
+
+pottery = required("pottery")
 
 __all__ = [
     "db",
@@ -67,6 +72,7 @@ __all__ = [
     "test_a_group_shares_what_others_get_as_a_whole",
     "test_a_room_hears_what_another_process_says",
     "test_a_stream_is_a_container",
+    "test_cashews_keeps_values_and_a_lock",
     "test_coredis_reads_in_a_group",
     "test_entries_of_a_dead_consumer_are_claimed",
     "test_glide_reads_in_a_group",
@@ -75,6 +81,7 @@ __all__ = [
     "test_its_lock_lets_one_in_at_a_time",
     "test_keys_are_found_and_deleted_by_a_pattern",
     "test_locks_limits_and_counters",
+    "test_python_redis_lock_wakes_who_waits",
     "test_register_script_of_redis_py",
     "test_small_lists_and_sets",
     "test_subscribers_of_a_stream_get_every_message",
@@ -119,6 +126,27 @@ def test_the_lock_of_redis_py_excludes_clients_of_the_region(server: AnabranchSe
         second.release()
 
 
+@pytest.mark.filterwarnings("ignore:Doing an O")
+def test_pottery_with_one_region(server: AnabranchServer) -> None:
+    with redis.Redis(port=server.port) as client:
+        first, second = (
+            pottery.Redlock(key="till", masters={client}, auto_release_time=60) for _ in range(2)
+        )
+        assert first.acquire(blocking=False)
+        assert not second.acquire(blocking=False)
+        first.release()
+        members = pottery.RedisSet({"a", "b"}, redis=client, key="members")
+        members.add("c")
+        members.remove("a")
+        assert client.smembers("members") == {b'"b"', b'"c"'}  # as JSON
+        items = pottery.RedisList([1, 2, 3], redis=client, key="items")
+        items.append(4)
+        items.insert(0, 0)
+        items[1] = 9
+        assert items.pop() == 4
+        assert client.lrange("items", 0, -1) == [b"0", b"9", b"2", b"3"]
+
+
 @pytest.mark.parametrize(
     "strategy",
     ["FixedWindowRateLimiter", "MovingWindowRateLimiter", "SlidingWindowCounterRateLimiter"],
@@ -127,8 +155,11 @@ def test_limits_of_several_processes_hold(server: AnabranchServer, strategy: str
     limits_hold(server, strategy)
 
 
-@pytest.mark.parametrize("script", ["connect_redis.mjs", "rate_limiter_flexible.mjs"])
-def test_a_node_library_of_strings(
+@pytest.mark.parametrize(
+    "script",
+    ["connect_redis.mjs", "rate_limiter_flexible.mjs", "redlock.mjs", "socketio.mjs"],
+)
+def test_a_node_library_of_small_values(
     node_project: Path, server: AnabranchServer, script: str
 ) -> None:
     with redis.Redis(port=server.port) as client:  # the checks count connections: pools stay open

@@ -11,13 +11,17 @@ from tests.house.clients import BROKEN, CLIENT_TESTS, CLIENTS, Client, count_tes
 from tests.support.servers import REPOSITORY
 
 NOT_ONE_CLIENT = {
+    "after_a_fail_over",
     "node_clients",
     "debian_clients",
     "on_a_region",
     "what_does_not_work",
 }
 PROGRAMS = ("*.mjs", "*.go", "*.php", "*.rb")
-HELPERS = {"node/checks.mjs", "node/queues.mjs", "node/lease_worker.mjs", "go/lease_worker.go"}
+HELPERS = {
+    *("node/checks.mjs", "node/queues.mjs", "node/lease_worker.mjs", "go/lease_worker.go"),
+    *("node/fail_over.mjs", "node/socketio_processes.mjs"),
+}
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: f"{client.package}-{client.files}")

@@ -140,7 +140,7 @@ def test_the_numbers_on_the_page_are_those_of_the_code() -> None:
     page = pages()["docs/formats.md"].partition("## Wire format")[0]
     rows = dict(re.findall(r"^\| (\d+) \| `([A-Z_]+)` \|", page, re.MULTILINE))
     assert {int(number): getattr(snapshot, name) for number, name in rows.items()} == {
-        number: number for number in range(17)
+        number: number for number in range(18)
     }
     flags = re.findall(r"(\d) `([A-Z_]+)`", page)
     assert {name: getattr(batch, name) for _, name in flags} == {

@@ -64,6 +64,7 @@ class Proxy:
         self.carried = 0  # bytes
         self._open: set[_Connection] = set()
         self._servers: list[asyncio.Server] = []
+        self._targets: dict[str, tuple[str, int]] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
@@ -81,14 +82,19 @@ class Proxy:
 
     def stand_before(self, name: str, listen: tuple[str, int], target: tuple[str, int]) -> None:
         """Listen there, and connect whoever comes with the target, which has this name."""
+        self.lead(name, target)
 
         async def listen_() -> None:
             server = await asyncio.start_server(
-                lambda reader, writer: self._carry(name, target, reader, writer), *listen
+                lambda reader, writer: self._carry(name, reader, writer), *listen
             )
             self._servers.append(server)
 
         self._do(listen_())
+
+    def lead(self, name: str, target: tuple[str, int]) -> None:
+        """Connect whoever comes from now on with another target; what is open stays."""
+        self._targets[name] = target
 
     def set(self, one: str, other: str, weather: Weather) -> None:
         """Change what is done between two sides."""
@@ -134,11 +140,7 @@ class Proxy:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _carry(
-        self,
-        name: str,
-        target: tuple[str, int],
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
+        self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Until one side ends; what is on its way to the other then is lost."""
         connection = _Connection(self, name, writer)
@@ -146,7 +148,7 @@ class Proxy:
             first = await reader.read(_CHUNK)
             connection.ends = frozenset({name, self.identify(first)})
             if first and not connection.weather().cut:
-                far_reader, far_writer = await asyncio.open_connection(*target)
+                far_reader, far_writer = await asyncio.open_connection(*self._targets[name])
                 connection.writers.append(far_writer)
                 self._open.add(connection)
                 try:

@@ -79,9 +79,14 @@ def test_small_values_of_three_regions_over_a_cut_a_crash_and_waits(tmp_path: Pa
         assert eu.wait(2, WAIT_MS) == 2
         assert shown(us) == shown(ap) == shown(eu)
         us.sadd("members", "c")
+        us.set("t:text", "b")
+        us.incr("t:count")
+        us.rpush("t:queue", "item")
         token = us.execute_command("AB.TOKEN")
         assert ap.execute_command("AB.WAITFOR", token, WAIT_MS) == "OK"
         assert ap.smembers("members") == {"a", "b", "c"}
+        assert ap.mget("t:text", "t:count") == ["b", "1"]
+        assert ap.lrange("t:queue", 0, -1) == ["item"]
 
         # A client that waits gets an item of another region.
         found: list[Any] = []

@@ -123,7 +123,7 @@ def _fields(effect: kinds.Effect) -> tuple[str, dict[str, Any]]:
 
 _RECORDS: Final = (
     "REPLICA STRING LIST SET STREAM PENDING BLOCKS USER END LIBRARY DELETED LAST_EFFECTS "
-    "LAST_POSITIONS POLICIES SCHEDULED ADDITIONS SHARED_VALUE"
+    "LAST_POSITIONS POLICIES SCHEDULED ADDITIONS SHARED_VALUE ELEMENTS"
 ).split()
 """Their names by number, as in the table of docs/formats.md."""
 

@@ -425,7 +425,7 @@ def _splice(writer: Writer, effect: kinds.Splice) -> Iterator[kinds.Effect]:
 
 
 def _remove_items(writer: Writer, effect: kinds.RemoveItems) -> Iterator[kinds.Effect]:
-    items = list(_items_of(writer, effect.db, effect.key).items())
+    items = _items_of(writer, effect.db, effect.key).items()
     found = [index for index, item in enumerate(items) if item == effect.item]
     found = found[effect.count :] if effect.count < 0 else found[: effect.count]
     yield from _take(writer, effect.db, effect.key, found, "lrem")

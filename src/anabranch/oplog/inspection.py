@@ -309,7 +309,7 @@ class Survey:
                         position = fields[0]
                         continue
                     kind = fields[0]
-                    if kind not in (records.PENDING, records.BLOCKS):
+                    if kind not in (records.PENDING, records.BLOCKS, records.ELEMENTS):
                         keyed = kind in _TYPES
                         database, key = (fields[1], fields[2]) if keyed else (0, None)
                         head = fields[4] if kind == records.STREAM else []
@@ -424,6 +424,11 @@ _TYPES: Final = {
 }
 
 
+_UNCOUNTED: Final = (
+    *(records.LAST_EFFECTS, records.LAST_POSITIONS, records.ADDITIONS, records.ELEMENTS),
+)
+
+
 def _count_record(fields: list[Any], facts: SnapshotFacts) -> None:
     facts.records += 1
     kind = fields[0]
@@ -455,7 +460,7 @@ def _count_record(fields: list[Any], facts: SnapshotFacts) -> None:
         facts.policies += len(fields[2])
     elif kind == records.SCHEDULED:
         facts.scheduled += len(fields[2])
-    elif kind in (records.LAST_EFFECTS, records.LAST_POSITIONS, records.ADDITIONS):
+    elif kind in _UNCOUNTED:
         pass
     elif kind == records.REPLICA:
         facts.region, facts.epoch, facts.next_number, facts.wall_ms = fields[1:5]

@@ -43,7 +43,8 @@ from anabranch.oplog import file_kind
 from anabranch.oplog.batch import CompressionError, Compressor, expanded
 from anabranch.oplog.errors import CorruptLogError, check_mode, too_few_databases
 from anabranch.oplog.storage import ReadFile
-from anabranch.stream.frozen import KEPT, FrozenStream, StreamBuilder
+from anabranch.stream.elements import PLACES_A_STEP
+from anabranch.stream.frozen import KEPT, FrozenStream, StreamBuilder, further_elements
 from anabranch.stream.stream import Stream
 
 FORMAT_VERSION: Final = 1
@@ -81,10 +82,11 @@ SCHEDULED: Final = 14  # database, rows: see timetables.written
 ADDITIONS: Final = 15  # database, rows: see Timetables.additions
 
 SHARED_VALUE: Final = 16  # database, key, deadline or None, what regions share of the key
+ELEMENTS: Final = 17  # database, key, kind, further elements of a set or list before it
 
 _OF_DATABASES: Final = (
     *(STRING, LIST, SET, STREAM, DELETED, LAST_EFFECTS, LAST_POSITIONS, POLICIES),
-    *(SCHEDULED, ADDITIONS, SHARED_VALUE),
+    *(SCHEDULED, ADDITIONS, SHARED_VALUE, ELEMENTS),
 )
 _POLICIES: Final = 1000
 """Policies in one record."""
@@ -149,6 +151,8 @@ class _Taken:
     def __init__(self, database: int, key: bytes, deadline: int | None, value: Value) -> None:
         self.head: list[Any]
         self.stream: FrozenStream | None = None
+        self._place = database, key
+        self._further = further_elements(value.shared)
         if isinstance(value, Stream):
             self.stream = FrozenStream(value)
             self.head = [STREAM, database, key, deadline, self.stream.head]
@@ -163,6 +167,9 @@ class _Taken:
 
     def records(self) -> Iterator[list[Any] | None]:
         yield self.head
+        for kind, rows in self._further:
+            for at in range(0, len(rows), PLACES_A_STEP):
+                yield [ELEMENTS, *self._place, kind, dict(rows[at : at + PLACES_A_STEP])]
         if self.stream is not None:
             for columns in self.stream.pending():
                 yield [PENDING, *columns]
@@ -500,6 +507,15 @@ def _load_of_names(kind: int, fields: list[Any], keyspace: Keyspace) -> None:
         database.timetables.additions.update(additions)
 
 
+def _load_elements(fields: list[Any], keyspace: Keyspace) -> None:
+    """Load further elements of a set or a list: the first ones came with its key."""
+    number, key, kind, rows = fields
+    value = keyspace.databases[number].values[key]
+    value.shared.elements[kind].restore(rows)
+    if not value.is_due:
+        keyspace.account.changed(value)
+
+
 def _load_replica(fields: list[Any], keyspace: Keyspace, contents: Contents) -> None:
     """Load the first record."""
     contents.region, contents.epoch, contents.next_number, contents.wall_ms = fields[:4]
@@ -537,6 +553,9 @@ def _load(
     if kind in (DELETED, LAST_EFFECTS, LAST_POSITIONS):
         _load_rows(kind, fields, keyspace)
         return None
+    if kind == ELEMENTS:
+        _load_elements(fields, keyspace)
+        return builder
     number, key, deadline, data = fields
     database = keyspace.databases[number]
     value: Value

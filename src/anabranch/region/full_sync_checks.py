@@ -73,7 +73,7 @@ def check_full_sync(theirs: Keyspace, shown: str) -> Iterator[None]:
                 assert type(key) is bytes
                 if type(value) is not Stream:
                     assert not value.shared.is_blank, "a value of a region alone"
-                    _check_shared(value.shared, replica)
+                    yield from _check_shared(value.shared, replica)
                     continue
                 yield from _check_stream(value, replica)
                 assert key in database.values or not _has_entries(value), "entries of no key"
@@ -179,7 +179,7 @@ def _check_stream(stream: Stream, replica: Replica) -> Iterator[None]:
     PRODUCERS.check(stream.producers)
     require(LEDGER.write(stream.ledger.records), LEDGER.kind)
     assert all(map(region_of, stream.logs)), "entries of no region"
-    _check_shared(stream.shared, replica)
+    yield from _check_shared(stream.shared, replica)
     ids = [stream.last_id, stream.max_deleted_id, *stream.shared.last_ids.values()]
     ids += stream.shared.deleted_ids.values()
     assert all(0 <= each <= MAX_ID for each in ids)
@@ -199,7 +199,7 @@ def _check_stream(stream: Stream, replica: Replica) -> Iterator[None]:
         yield
 
 
-def _check_shared(shared: Shared, replica: Replica) -> None:
+def _check_shared(shared: Shared, replica: Replica) -> Iterator[None]:
     """Check what regions share of a key; what was written and added must have been applied."""
     SHARED.check(shared)
     counts = read_counts(shared.counts)
@@ -208,11 +208,12 @@ def _check_shared(shared: Shared, replica: Replica) -> None:
         assert 0 < count.since <= count.number, "increments out of order"
     newest = chain.from_iterable(each.newest.items() for each in shared.elements.values())
     for elements in shared.elements.values():
-        elements.check()
+        yield from elements.check_steps()
         require(VECTOR.write(elements.newest), VECTOR.kind)
     written = ((each, count.number) for each, count in counts.items())
     for dot in [*shared.writes, *written, *newest]:
         assert dot[1] <= replica.vector.get(dot[0], 0), "effects that were not applied"
+    yield
 
 
 def _check_log(log: RegionLog) -> Iterator[None]:

@@ -28,7 +28,7 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import REGION_MAX
 from anabranch.keyspace.timetables import GONE_MS, MISSED
 from anabranch.oplog.batch import Batch
-from anabranch.stream.elements import KINDS, LIST, is_place
+from anabranch.stream.elements import KINDS, LIST, are_places
 from anabranch.stream.entry_id import make
 from anabranch.stream.fields import NUMBER_MAX, STAMP_MAX
 from anabranch.stream.producer import DURATION_MAX_S, MAXSIZE_MAX
@@ -361,7 +361,7 @@ def _check_elements(effect: kinds.PutElements | kinds.TakeElements) -> None:
     places = effect.places
     if effect.kind not in KINDS or effect.event not in _ELEMENT_EVENTS or not places:
         raise _Malformed(f"elements of kind {effect.kind[:40]!r}, event {effect.event[:40]!r}")
-    if effect.kind == LIST and not all(map(is_place, places)):
+    if effect.kind == LIST and not are_places(places):
         raise _Malformed("a place of an item that is none")
     if isinstance(effect, kinds.PutElements):
         if len(effect.items) != (len(places) if effect.kind == LIST else 0):
@@ -387,7 +387,8 @@ def _check_numbers(value: Any) -> None:
             array("q", value)  # has room for NUMBER_MAX and no more
         except TypeError:
             for each in value:
-                _check_numbers(each)
+                if type(each) is not bytes:
+                    _check_numbers(each)
         except OverflowError:
             raise _Malformed("a number is out of range") from None
         else:

@@ -14,8 +14,9 @@ pushes, one after the other, has one rank, and pushes of several regions do not 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain, repeat
+from operator import countOf, indexOf, itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -32,7 +33,7 @@ Put = tuple[Dot, bytes]
 """What stands at a place: the effect that put it there, and the item; nothing for a member."""
 
 Puts = tuple[Put, ...]
-"""Several, if regions put something there at once; clients see the one that counts."""
+"""Several, if regions put something there at once; the first counts, and clients see it."""
 
 Covered = Callable[[Dot], bool]
 Vector = Mapping[int, int]
@@ -48,15 +49,16 @@ _RANK_MAX: Final = 1 << 62
 _END: Final = b"\xff"
 """Above all places."""
 _MODULUS: Final = 1 << 128
+_first: Final = itemgetter(0)
+_item: Final = itemgetter(1)
+
+PLACES_A_STEP: Final = 1000
+"""So many places are written, read and checked at a time."""
 
 
 def by_rank(puts: Puts) -> list[Put]:
     """What stands at one place; that of the greatest region is the first, and counts."""
     return sorted(puts, key=lambda put: (put[0][0] & 0xFF, put[0]), reverse=True)
-
-
-def _item(puts: Puts) -> bytes:
-    return puts[0][1] if len(puts) == 1 else by_rank(puts)[0][1]
 
 
 class Elements:
@@ -76,46 +78,73 @@ class Elements:
     def __len__(self) -> int:
         return len(self.puts)
 
-    def put(self, dot: Dot, places: Iterable[bytes], items: Iterable[bytes], knows: Covered) -> int:
+    def put(
+        self, dot: Dot, places: Collection[bytes], items: Iterable[bytes], knows: Covered
+    ) -> int:
         """Put something at places; returns at how many of them nothing stood before.
 
         ``items`` are those of a list, in the order of the places.
         """
-        before = len(self.puts)
-        member: Puts = ((dot, b""),)  # one object for all of them
-        if self.order is None:
-            for place in places:
-                unseen = self._unseen(place, knows)
-                self._change(place, unseen + member if unseen else member)
-        else:
-            for place, item in zip(places, items, strict=True):
-                self._change(place, (*self._unseen(place, knows), (dot, item)))
+        known = self.puts
+        before = len(known)
+        own: Any = dot  # one object for all of them, also in the compiled form
+        put: Iterable[Any] = (
+            repeat(((own, b""),), len(places))
+            if self.order is None
+            else [((own, item),) for item in items]
+        )
+        fresh: dict[bytes, Any] = {}
+        for place, puts in zip(places, put, strict=True):
+            if place in known:
+                self._change(place, self._unseen(place, knows) + puts)
+            else:
+                fresh[place] = puts
+        known.update(fresh)
+        self.digest = (self.digest + self._sum(fresh)) % _MODULUS
+        if self.order is not None:
+            self.order.update(fresh)
         replica_id, number = dot
         self.newest[replica_id] = max(number, self.newest.get(replica_id, 0))
-        return len(self.puts) - before
+        return len(known) - before
 
     def take(self, places: list[bytes], knows: Covered) -> int:
         """Take members away, or items between two places each; returns how many are gone."""
         before = len(self.puts)
-        if self.order is None:
-            for place in places:
-                self._change(place, self._unseen(place, knows))
-        else:
+        if self.order is not None:
             for low, high in zip(places[::2], places[1::2], strict=True):
                 self._take_span(self.order, low, high, knows)
+        elif self._knows_all(knows):
+            self._drop([place for place in dict.fromkeys(places) if place in self.puts])
+        else:
+            for place in places:
+                self._change(place, self._unseen(place, knows))
         return before - len(self.puts)
 
     def _take_span(self, order: SortedList[bytes], low: bytes, high: bytes, knows: Covered) -> None:
         first, end = order.bisect_left(low), order.bisect_right(high)
         places = list(order.islice(first, end))
-        if all(knows(dot) for place in places for dot, _ in self.puts[place]):
-            for place in places:
-                self.digest -= self._hash(place, self.puts.pop(place))
-            self.digest %= _MODULUS
-            del order[first:end]
-        else:
+        if not self._knows_all(knows) and not all(
+            knows(dot) for place in places for dot, _ in self.puts[place]
+        ):
             for place in places:
                 self._change(place, self._unseen(place, knows))
+        elif 2 * len(places) > len(order):  # less is left than goes
+            left = [*order.islice(0, first), *order.islice(end)]
+            self.puts = {place: self.puts[place] for place in left}
+            self.order = SortedList(left)
+            self.digest = self._sum(self.puts) % _MODULUS
+        else:
+            self._drop(places)
+            del order[first:end]
+
+    def _drop(self, places: list[bytes]) -> None:
+        """Take away what stands at these places; the caller takes them out of the order."""
+        gone = {place: self.puts.pop(place) for place in places}
+        self.digest = (self.digest - self._sum(gone)) % _MODULUS
+
+    def _knows_all(self, knows: Covered) -> bool:
+        """Whether everything that was ever put was seen."""
+        return all(map(knows, self.newest.items()))
 
     def left_without(self, places: list[bytes], knows: Covered) -> int:
         """How many elements are left if these are taken away."""
@@ -132,7 +161,7 @@ class Elements:
 
     def clear(self, knows: Covered) -> None:
         """Take everything away that was seen."""
-        if all(map(knows, self.newest.items())):
+        if self._knows_all(knows):
             self.puts, self.newest, self.digest = {}, {}, 0
             self.order = None if self.order is None else SortedList()
         else:
@@ -148,6 +177,8 @@ class Elements:
         before = self.puts.get(place)
         if before is not None:
             self.digest -= self._hash(place, before)
+        if len(puts) > 1:
+            puts = tuple(by_rank(puts))
         if puts:
             self.puts[place] = puts
             self.digest += self._hash(place, puts)
@@ -160,29 +191,35 @@ class Elements:
         self.digest %= _MODULUS
 
     def _hash(self, place: bytes, puts: Puts) -> int:
+        return self._sum({place: puts})
+
+    def _sum(self, some: Mapping[bytes, Any]) -> int:
+        """The sum of the hashes of what stands at places; typed parts would be copied."""
         seed, total = KINDS.index(self.kind), 0
-        for dot, item in puts:
-            data = b"%d:%d:%d:%b%b" % (*dot, len(place), place, item)
-            total += xxh3_128_intdigest(data, seed)
+        head, size = b"", -1
+        known: Any = None
+        for place, puts in some.items():
+            for put in puts:
+                if put[0] is not known or len(place) != size:
+                    known, size = put[0], len(place)
+                    head = b"%d:%d:%d:" % (known[0], known[1], size)
+                total += xxh3_128_intdigest(head + place + put[1], seed)
         return total
 
     def join(self, other: Elements, our: Vector, their: Vector) -> None:
         """Add what is new of another state, and drop what the other side has taken."""
-        for place in list(self.puts):
-            there = other.puts.get(place, ())
-            puts = self.puts[place]
-            left = tuple([
-                put for put in puts if put in there or put[0][1] > their.get(put[0][0], 0)
-            ])  # fmt: skip
-            if len(left) < len(puts):
-                self._change(place, left)
-        for place, puts in other.puts.items():
-            here = self.puts.get(place, ())
-            new = tuple([
-                put for put in puts if put not in here and put[0][1] > our.get(put[0][0], 0)
-            ])  # fmt: skip
-            if new:
-                self._change(place, here + new)
+        here, there = self.puts, other.puts
+        if not here and (
+            not any(map(our.get, other.newest))
+            or all(dot[1] > our.get(dot[0], 0) for puts in there.values() for dot, _ in puts)
+        ):  # all of it is new
+            self.puts, self.digest = dict(there), other.digest
+            self.order = None if other.order is None else SortedList(other.order)
+        elif self.digest != other.digest:
+            places = [place for place, puts in there.items() if here.get(place) != puts]
+            places += [place for place in here if place not in there]
+            for place in places:
+                self._change(place, _joined(here.get(place, ()), there.get(place, ()), our, their))
         for replica_id, number in other.newest.items():
             self.newest[replica_id] = max(number, self.newest.get(replica_id, 0))
 
@@ -191,12 +228,16 @@ class Elements:
     def at(self, index: int) -> bytes:
         """The item at an index; negative ones are counted from the end."""
         assert self.order is not None
-        return _item(self.puts[self.order[index]])
+        return self.puts[self.order[index]][0][1]
 
     def items(self, *, reverse: bool = False) -> Iterator[bytes]:
         """All items in their order."""
-        for place in () if self.order is None else self.order.irange(reverse=reverse):
-            yield _item(self.puts[place])
+        order = self.order or ()
+        return self.items_at(reversed(order) if reverse else order)
+
+    def items_at(self, places: Iterable[bytes]) -> Iterator[bytes]:
+        """The items at places: machine code of the interpreter alone, as there may be very many."""
+        return map(_item, map(_first, map(self.puts.__getitem__, places)))
 
     def places_at(self, index: int, count: int, own: int, number: int) -> list[bytes]:
         """New places for so many items before the one at an index, of an effect of this dot."""
@@ -228,25 +269,38 @@ class Elements:
     def restored(cls, kind: str, rows: Any) -> Elements:
         """Read a copy of :attr:`puts` that msgpack has kept; :class:`ValueError` if it is none."""
         elements = cls(kind)
-        puts = elements.puts = msgspec.convert(rows, dict[bytes, Puts], builtin_types=(bytes,))
+        elements.restore(rows)
+        return elements
+
+    def restore(self, rows: Any) -> None:
+        """Read another part of such a copy."""
+        puts = msgspec.convert(rows, dict[bytes, Puts], builtin_types=(bytes,))
         known: dict[Put, Puts] = {}
         for place, some in puts.items():
-            if kind == SET and len(some) == 1:
+            if self.kind == SET and len(some) == 1:
                 puts[place] = known.setdefault(some[0], some)  # one object for those of one effect
+            elif len(some) > 1:
+                puts[place] = tuple(by_rank(some))
             for (replica_id, number), _ in some:
-                if number > elements.newest.get(replica_id, 0):
-                    elements.newest[replica_id] = number
-            elements.digest += elements._hash(place, some)
-        elements.digest %= _MODULUS
-        if elements.order is not None:
-            elements.order.update(puts)
-        return elements
+                if number > self.newest.get(replica_id, 0):
+                    self.newest[replica_id] = number
+        self.digest = (self.digest + self._sum(puts)) % _MODULUS
+        self.puts.update(puts)
+        if self.order is not None:
+            self.order.update(puts)
 
     def check(self) -> None:
         """Assert that everything is as it should be, also where another region has sent it."""
+        for _ in self.check_steps():
+            pass
+
+    def check_steps(self) -> Iterator[None]:
+        """The same in short steps; nothing may change meanwhile."""
         assert self.kind in KINDS, "elements of no kind"
         total = 0
-        for place, puts in self.puts.items():
+        for count, (place, puts) in enumerate(self.puts.items()):
+            if count % PLACES_A_STEP == 0:
+                yield
             assert len({dot for dot, _ in puts}) == len(puts) > 0, "a place with nothing"
             assert all(number <= self.newest[replica_id] for (replica_id, number), _ in puts)
             total += self._hash(place, puts)
@@ -256,6 +310,13 @@ class Elements:
                 assert not any(item for _, item in puts), "a member with an item"
         assert total % _MODULUS == self.digest
         assert self.order is None or list(self.order) == sorted(self.puts)
+
+
+def _joined(mine: Puts, others: Puts, our: Vector, their: Vector) -> Puts:
+    """What is left of both sides at one place."""
+    left = [put for put in mine if put in others or put[0][1] > their.get(put[0][0], 0)]
+    new = [put for put in others if put not in mine and put[0][1] > our.get(put[0][0], 0)]
+    return tuple(left + new)
 
 
 class Items:
@@ -280,18 +341,15 @@ class Items:
         """The items from one index up to another, which is excluded."""
         elements = self.elements
         assert elements.order is not None
-        return [_item(elements.puts[place]) for place in elements.order.islice(first, end)]
+        return list(elements.items_at(elements.order.islice(first, end)))
 
     def index(self, wanted: bytes) -> int:
         """The index of the first such item; :class:`ValueError` without one."""
-        for index, item in enumerate(self):
-            if item == wanted:
-                return index
-        raise ValueError("no such item")
+        return indexOf(self, wanted)
 
     def count(self, wanted: bytes) -> int:
         """How many items are equal to this one."""
-        return sum([item == wanted for item in self])
+        return countOf(self, wanted)
 
 
 # -- places -------------------------------------------------------------------------------------
@@ -302,6 +360,11 @@ def is_place(place: bytes) -> bool:
     if len(place) % _LEVEL.size or not 0 < len(place) <= PLACE_BYTES_MAX:
         return False
     return all(abs(level[0] - _ZERO) <= _RANK_MAX for level in _LEVEL.iter_unpack(place))
+
+
+def are_places(some: Iterable[bytes]) -> bool:
+    """Whether all of these are places of items. Those of one effect differ in their index only."""
+    return all(is_place(begin + bytes(4)) for begin in {place[:-4] for place in some})
 
 
 def places_between(low: bytes, high: bytes, own: int, number: int, count: int) -> list[bytes]:

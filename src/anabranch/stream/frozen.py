@@ -9,7 +9,7 @@ read while clients are served.
 The records are plain arrays (integers, bytes, lists), ready for msgpack:
 
 - the head ``[counters, producers, logs, groups, ledger, shared]``, once, the last being what
-  several regions share, if there are any;
+  several regions share, if there are any; of the elements of a set or a list only the first ones;
 - ``[group index, replica ID, ...]`` columns of pending entries, some thousand of one group and log;
 - ``[replica ID, blocks]``, a few blocks at a time, ascending.
 
@@ -21,13 +21,14 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterator
+from itertools import islice
 from operator import lt
 from typing import Any, Final
 
 from sortedcontainers import SortedDict
 
 from anabranch.stream.block import Block
-from anabranch.stream.elements import Elements
+from anabranch.stream.elements import PLACES_A_STEP, Elements
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS, make, split
 from anabranch.stream.fields import (
     BOOL,
@@ -85,7 +86,16 @@ def _ascending(numbers: list[int]) -> SortedDict[int, None]:
 
 
 def _puts(elements: dict[str, Elements]) -> dict[str, Any]:
-    return {kind: dict(each.puts) for kind, each in elements.items()}
+    return {kind: dict(islice(each.puts.items(), PLACES_A_STEP)) for kind, each in elements.items()}
+
+
+def further_elements(shared: Shared) -> list[tuple[str, list[Any]]]:
+    """The elements of this moment that are too many for one record, by kind, without the first."""
+    return [
+        (kind, list(islice(each.puts.items(), PLACES_A_STEP, None)))
+        for kind, each in shared.elements.items()
+        if len(each) > PLACES_A_STEP
+    ]
 
 
 def _elements(puts: dict[str, Any]) -> dict[str, Elements]:

@@ -103,6 +103,8 @@ def _regions(
             "tombstones": facts["unstable_marks"],
             "divergences": facts["divergences"],
             "differing_keys": facts["differing_keys"],
+            "idmp_conflicts": exchange.replica.conflicts.total,
+            "hidden_values": len(exchange.replica.hidden_values),
         },
         "regions": [{"region": each, "name": names[each]} for each in sorted(present)],
         "peers": [

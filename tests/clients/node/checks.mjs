@@ -5,6 +5,7 @@
 // A check fails by throwing, or by leaving a connection open; the process must end by itself, too.
 
 import net from "node:net";
+import { createInterface } from "node:readline";
 
 const checks = new Map();
 
@@ -22,6 +23,15 @@ export async function until(question, what) {
     if (Date.now() > deadline) throw new Error(`not within 10 s: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
+}
+
+// Ask the test to let the region die and its address lead to another one; returns when it does.
+export async function failOver() {
+  console.log("fail over");
+  const answers = createInterface({ input: process.stdin });
+  await new Promise((comes) => answers.once("line", comes));
+  answers.close();
+  process.stdin.unref?.();
 }
 
 // The reply to one command, over a connection of its own.

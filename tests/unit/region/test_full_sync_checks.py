@@ -18,6 +18,7 @@ from anabranch.oplog.errors import CorruptLogError
 from anabranch.oplog.file_kind import HEADER_BYTES
 from anabranch.oplog.snapshot import (
     BLOCKS,
+    ELEMENTS,
     Contents,
     Snapshot,
     framed,
@@ -26,7 +27,7 @@ from anabranch.oplog.snapshot import (
 )
 from anabranch.region.full_sync_checks import check_full_sync, check_order
 from anabranch.scheduling import in_one_go
-from anabranch.stream.elements import Elements, places_between
+from anabranch.stream.elements import PLACES_A_STEP, Elements, places_between
 from anabranch.stream.shared import Shared
 from anabranch.stream.stream import Stream
 
@@ -222,3 +223,41 @@ def test_counts_of_conflicts_that_are_none_are_refused(wrong: dict[Any, Any]) ->
     keyspace.replica.conflicts.stable = wrong
     with pytest.raises(CorruptLogError):
         in_one_go(check_full_sync(keyspace, "state"))
+
+
+def with_further(index: int, wrong: Any) -> None:
+    """Load and check a list whose last item is in a record of its own, with a field changed."""
+    places = places_between(b"", b"\xff", THEIRS, 1, PLACES_A_STEP + 1)
+    whole = a_list(*[(place, [[[THEIRS, 5], b"x"]]) for place in places])
+    written = Snapshot(whole, Contents(1)).whole()
+    records = [record for _, _, record in records_in(io.BytesIO(written), "full sync")][1:]
+    (further,) = [record for record in records if record[0] == ELEMENTS]
+    assert list(further[4]) == places[PLACES_A_STEP:]
+    further[index] = wrong(places) if callable(wrong) else wrong
+    bodies = [msgspec.msgpack.encode(record) for record in [*records, [8, len(records)]]]
+    theirs = Keyspace(1, Replica(OURS, lambda: (100, 100)))
+    file = io.BytesIO(written[:HEADER_BYTES] + b"".join(map(framed, bodies)))
+    for _ in load_snapshot(file, "full sync", theirs):
+        pass
+    in_one_go(check_full_sync(theirs, "full sync"))
+    assert theirs.databases[0].values[b"l"].shared.elements["list"].puts.keys() == set(places)
+
+
+def test_further_elements_are_taken() -> None:
+    with_further(3, "list")
+
+
+@pytest.mark.parametrize(
+    ("index", "wrong"),
+    [
+        (2, b"another key"),
+        (3, "set"),
+        (4, 5),
+        (4, {b"x": [[[THEIRS, 5], b"x"]]}),
+        (4, lambda places: {places[0]: [[[THEIRS, 5], b"x"]]}),
+    ],
+    ids=["no key", "no set", "no elements", "no place", "a place twice"],
+)
+def test_further_elements_that_make_no_sense_are_refused(index: int, wrong: Any) -> None:
+    with pytest.raises(CorruptLogError):
+        with_further(index, wrong)

@@ -17,7 +17,7 @@ from anabranch.keyspace.values import StringValue, Value
 from anabranch.resp.encode import ZERO, integer
 from anabranch.resp.values import Map
 from anabranch.scheduling import Steps
-from anabranch.stream.elements import LIST, SET, Elements, by_rank
+from anabranch.stream.elements import SET, Elements
 from anabranch.stream.entry_id import text
 from anabranch.stream.groups.group import Group
 from anabranch.stream.numbering import number_of
@@ -171,12 +171,14 @@ def _is_small(value: Value) -> bool:
 
 def _hidden(shared: Shared, kinds: Iterable[str]) -> list[tuple[str, Any]]:
     """What the value of a key hides."""
-    found: dict[str, Any] = {
-        STRING: shared.string,
-        SET: sorted(shared.elements_of(SET).puts),
-        LIST: list(shared.elements_of(LIST).items()),
-    }
-    return [(f"hidden-{kind}", found[kind]) for kind in kinds]
+    return [(f"hidden-{kind}", _contents(shared, kind)) for kind in kinds]
+
+
+def _contents(shared: Shared, kind: str) -> Any:
+    if kind == STRING:
+        return shared.string
+    elements = shared.elements[kind]
+    return sorted(elements.puts) if kind == SET else list(elements.items())
 
 
 def _small(value: Value) -> list[tuple[str, Any]]:
@@ -197,9 +199,9 @@ def _elements(elements: Elements) -> list[tuple[str, Any]]:
     """
     origins = Counter(dot[0] for puts in elements.puts.values() for dot, _ in puts)
     at_once = [
-        [item for _, item in by_rank(puts)]
-        for _, puts in sorted(elements.puts.items())
-        if elements.kind == LIST and len(puts) > 1
+        [item for _, item in puts]
+        for _, puts in sorted(each for each in elements.puts.items() if len(each[1]) > 1)
+        if elements.order is not None
     ]
     return [
         (elements.kind, len(elements)),

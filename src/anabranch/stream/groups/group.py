@@ -234,7 +234,13 @@ class Group:
         pending = self.pending.lists.get(replica_id)
         if pending is None or not pending.entries:
             return Ranges()
-        known = self.shared.known_acknowledged(replica_id)
+        known = [
+            done
+            for done in self.shared.known_acknowledged(replica_id)
+            if numbers.without(done) != numbers
+        ]
+        if not known:
+            return Ranges()
         some = [each.number for each in pending.numbered(numbers)]
         return Ranges.of_numbers([each for each in some if any(each in done for done in known)])
 

@@ -223,6 +223,7 @@ function showRegions() {
   $("isolate").textContent = "Isolate " + state.name;
   $("link-why").textContent = acts ? "" : !state.links_can_be_cut ? "Links can be cut where the server was started with enable-debug-command." : "Sign in to cut, slow and heal links.";
   showMatrix();
+  showConflicts();
   const states = state.peers.map((peer) => peer.name + " " + worded(peer)[1].slice(2)).join(", ");
   if (spokenStates && states !== spokenStates) say(states);
   spokenStates = states;
@@ -250,6 +251,25 @@ function isWhole(missing, calm, unheard) {
   unlike++;
   return unlike < PATIENCE ? wasWhole || false : calm;
 }
+/* What regions had changed at once, of one key or of all that hide a value: AB.INFO tells it. */
+function showConflicts() {
+  const {idmp_conflicts: accepted, hidden_values: hidden} = state.cluster;
+  $("conflicts-say").textContent = `Messages that several regions had accepted, of each of which one stayed: ${num(accepted)}. Keys that hide a value of another type: ${num(hidden)}.`;
+}
+function conflictsOf(about) {
+  const whole = (items) => Array.isArray(items) ? items.slice(0, LISTED).map(brief).join(", ") : brief(items), from = (region) => [mark(region), " ", nameOf(region)];
+  const writes = about.writes || [], rows = writes.map(([region, , , stamp, data], at) => [at ? "written at once, and hidden" : "written: this counts", from(region), `${brief(data)} (${timeOf(stamp + "-0")})`]);
+  if (about.increments?.length > 1 || rows.length) for (const [region, , , amount] of about.increments || []) rows.push(["added", from(region), brief(amount)]);
+  for (const items of about["set-at-once"] || []) rows.push(["items set at once: the first counts", "", whole(items)]);
+  for (const kind of ["string", "set", "list"]) if (about["hidden-" + kind] != null) rows.push([`a ${kind} that is hidden`, "", whole(about["hidden-" + kind])]);
+  return rows;
+}
+async function look(db, key) {
+  const reply = await run(["AB.INFO", ...(key === "" ? [] : [key])], {...QUIET, db}), about = reply ? pairsOf(reply) : {};
+  const rows = key === "" ? (about["hidden-values"] || []).map(([of, name]) => ["hides a value", "", button({class: "link", "data-k": of + JSON.stringify(name), onclick: () => { $("look-key").value = shown(name); look(of, name); }}, brief(name))]) : conflictsOf(about);
+  fill("conflicts", rows.length ? rows.map(([what, region, value]) => tr(named(what), td(region), td(value))) : nothing(3, !reply ? "There is no such key." : key === "" ? "No key hides a value." : "Nothing of this key was changed in several regions at once."));
+}
+on("look", "submit", () => look(watched ? watched.db : 0, wordOf(bytesOf($("look-key").value))));
 function showMatrix() {
   const regions = state.regions, fault = state.peers.find(gone), silent = new Set(state.peers.filter(gone).map((peer) => peer.region));
   let missing = 0, stale = null;
