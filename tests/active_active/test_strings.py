@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from typing import Any, Final
 
@@ -182,6 +183,12 @@ def test_a_string_that_is_too_long_for_other_regions_is_refused(mesh: Mesh) -> N
     node.do("SET", "k", "12345678")
     with pytest.raises(hiredis.ReplyError, match="other regions take 10 bytes"):
         node.do("APPEND", "k", "901")
+    tracemalloc.start()
+    with pytest.raises(hiredis.ReplyError, match="other regions take 10 bytes"):
+        node.do("SETRANGE", "k", 500_000_000, "x")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1 << 20, "the refused string was made"
     assert node.do("GET", "k") == b"12345678"
 
 
