@@ -71,7 +71,7 @@ def increase(keyspace: Keyspace, effect: kinds.Increase) -> None:
 def put_elements(keyspace: Keyspace, effect: kinds.PutElements) -> None:
     """Put members into a set or items into a list; they replace what was seen at their places."""
     replica = keyspace.replica
-    replica.known_level = ELEMENTS_LEVEL
+    replica.known_level = max(replica.known_level, ELEMENTS_LEVEL)
     shared, stream = shared_of(keyspace, effect.db, effect.key)
     elements = shared.elements_of(effect.kind)
     shown = _shown_set(keyspace, effect, shared)
