@@ -15,7 +15,7 @@ from typing import Any
 from anabranch.keyspace.values import ListValue, StringValue, Value
 from anabranch.stream import by_position
 from anabranch.stream.block import Block
-from anabranch.stream.elements import Elements
+from anabranch.stream.elements import SET, Elements
 from anabranch.stream.groups.group import Group
 from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.groups.pending_list import Consumer, PendingList
@@ -45,6 +45,8 @@ _RUN_BYTES = getsizeof(DeliveryRun(0, 0, 0)) + 3 * _OFFSET_BYTES
 _PUT_BYTES = _TUPLE_BYTES + _PAIR_BYTES + _DOT_BYTES
 _PLACED_BYTES = _PUT_BYTES - _DOT_BYTES + getsizeof(bytes(25)) + _SLOT_BYTES
 _NEIGHBOURS_LOOKED_AT = 100
+_ELEMENTS_BYTES = getsizeof(Elements(SET)) + getsizeof({0: 0}) + _DOT_BYTES
+_ORDER_BYTES = 500  # of a SortedList, beside a slot for each place
 _RECORD_BYTES = getsizeof(Accepted(0, 0, 0, 0)) + 2 * _OFFSET_BYTES + _TIME_BYTES
 _TAG_BYTES = getsizeof({0: 0}) + _DOT_BYTES + getsizeof(Tag(0, 0, False))
 _PENDING_BYTES = getsizeof(PendingEntry(0, None, 0, 0, 0)) + _ID_BYTES + 2 * _OFFSET_BYTES
@@ -61,7 +63,10 @@ def value_bytes(value: Value, samples: int = 5) -> int:
     if isinstance(value, Stream):
         return size + _stream_bytes(value, samples)
     if isinstance(value, StringValue):
-        return size + value.content_bytes + _shared_tables_bytes(value.shared)
+        size += _shared_tables_bytes(value.shared)
+        if any(write.data is value.data for write in value.shared.writes.values()):
+            return size  # it was counted with the write
+        return size + value.content_bytes
     size += _shared_tables_bytes(value.shared)
     if isinstance(value, ListValue):
         return size + getsizeof(value.items) + scaled(value.items, getsizeof, samples)
@@ -139,7 +144,9 @@ def _small_bytes(shared: Shared) -> int:
     """The memory of writes, increments and elements, beside their tables, members and items."""
     size = getsizeof(shared.counts)
     for elements in shared.elements.values():
-        size += getsizeof(elements) + getsizeof(elements.puts) + _puts_bytes(elements)
+        size += _ELEMENTS_BYTES + getsizeof(elements.puts) + _puts_bytes(elements)
+        if elements.order is not None:
+            size += _ORDER_BYTES
     for write in shared.writes.values():
         size += getsizeof(write) + getsizeof(write.data) + getsizeof(write.deadlines)
     return size

@@ -76,6 +76,12 @@ def deleted(harness: Harness) -> None:
     harness.raw("XDEL", "s", *ids[::2])
 
 
+def strings(harness: Harness) -> None:
+    for number in range(50):
+        harness.raw("SET", f"k{number}", b"%d" % number + b"x" * 20_000)
+        harness.raw("APPEND", f"k{number}", "y")
+
+
 def elements(command: str, together: int) -> Fill:
     def fill(harness: Harness) -> None:
         for at in range(0, 2000, together):
@@ -97,6 +103,7 @@ SHAPES: dict[str, Fill] = {
     "messages of one producer": messages(1),
     "messages of many producers": messages(200),
     "every other entry deleted": deleted,
+    "long strings": strings,
     "members one by one": elements("SADD", 1),
     "members in tens": elements("SADD", 10),
     "members at once": elements("SADD", 2000),
