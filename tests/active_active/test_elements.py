@@ -292,6 +292,28 @@ def test_draws_of_a_set_leave_out_the_places_of_a_list_that_it_hides(mesh: Mesh)
     assert set(eu.do("SRANDMEMBER", "k", -100)) == {b"a", b"b"}
 
 
+def test_a_change_of_a_set_that_nobody_sees_breaks_no_transaction(mesh: Mesh) -> None:
+    eu, us, ap = mesh.nodes.values()
+    eu.do("SADD", "k", "a", "b")
+    settle(mesh)
+    ap.do("SREM", "k", "b")
+    us.do("SREM", "k", "b")
+    mesh.send(3, 1)
+    eu.do("WATCH", "k")
+    eu.do("SADD", "k", "a")
+    us.do("SADD", "k", "a")
+    settle(mesh)
+    eu.do("MULTI")
+    eu.do("SCARD", "k")
+    assert eu.do("EXEC") == [1]
+    eu.do("WATCH", "k")
+    us.do("SADD", "k", "a", "c")
+    settle(mesh)
+    eu.do("MULTI")
+    eu.do("SCARD", "k")
+    assert eu.do("EXEC") is None
+
+
 def test_of_members_a_single_object_has_what_one_command_added(mesh: Mesh) -> None:
     eu, us, _ = mesh.nodes.values()
     eu.do("SADD", "k", *range(100))

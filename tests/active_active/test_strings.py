@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from typing import Any, Final
 
@@ -176,12 +177,50 @@ def test_writes_of_other_regions_publish_events_and_break_transactions() -> None
     assert eu.do("EXEC") is None
 
 
+def test_what_does_not_change_a_string_publishes_nothing() -> None:
+    mesh = Mesh(2)
+    eu, us = mesh.nodes.values()
+    listeners = [node.region.open_session("127.0.0.1:50001", "127.0.0.1:6379") for node in (eu, us)]
+    for node, session in zip((eu, us), listeners, strict=True):
+        node.do("CONFIG", "SET", "notify-keyspace-events", "K$")
+        node.region.execute(session, [[b"PSUBSCRIBE", b"*"]])
+        session.outbox.clear()
+
+    def heard() -> list[list[bytes]]:
+        found = [[each.split(b"\r\n")[-2] for each in session.outbox] for session in listeners]
+        for session in listeners:
+            session.outbox.clear()
+        return found
+
+    eu.do("SET", "k", "of eu")
+    us.do("SET", "k", "of us")  # at the same time: that of the greater region counts
+    mesh.settle()
+    assert heard() == [[b"set", b"set"], [b"set"]]
+    eu.do("SET", "k", "word")
+    us.do("SET", "k", "7")
+    us.do("INCR", "k")
+    mesh.settle()
+    assert [node.do("GET", "k") for node in (eu, us)] == [b"8", b"8"]
+    assert heard() == [[b"set", b"set", b"incrby"], [b"set", b"incrby"]]
+    eu.do("SET", "k", "word")
+    us.do("INCR", "k")
+    mesh.settle()
+    assert [node.do("GET", "k") for node in (eu, us)] == [b"word", b"word"]
+    assert heard() == [[b"set"], [b"incrby", b"set"]]
+
+
 def test_a_string_that_is_too_long_for_other_regions_is_refused(mesh: Mesh) -> None:
     node = mesh.nodes[1]
     node.region.effects.mode = node.region.effects.mode._replace(added_bytes_max=10)
     node.do("SET", "k", "12345678")
     with pytest.raises(hiredis.ReplyError, match="other regions take 10 bytes"):
         node.do("APPEND", "k", "901")
+    tracemalloc.start()
+    with pytest.raises(hiredis.ReplyError, match="other regions take 10 bytes"):
+        node.do("SETRANGE", "k", 500_000_000, "x")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1 << 20, "the refused string was made"
     assert node.do("GET", "k") == b"12345678"
 
 

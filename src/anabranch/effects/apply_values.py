@@ -16,7 +16,6 @@ from anabranch.keyspace.values import (
     PLAIN,
     RAW,
     TEXT,
-    DrawOrder,
     ListValue,
     SetValue,
     StringValue,
@@ -72,17 +71,21 @@ def increase(keyspace: Keyspace, effect: kinds.Increase) -> None:
 def put_elements(keyspace: Keyspace, effect: kinds.PutElements) -> None:
     """Put members into a set or items into a list; they replace what was seen at their places."""
     replica = keyspace.replica
-    replica.known_level = ELEMENTS_LEVEL
+    replica.known_level = max(replica.known_level, ELEMENTS_LEVEL)
     shared, stream = shared_of(keyspace, effect.db, effect.key)
     elements = shared.elements_of(effect.kind)
-    order = _draw_order(keyspace, effect, shared)
+    shown = _shown_set(keyspace, effect, shared)
+    order = None if shown is None else shown.order
     fresh = [] if order is None else [each for each in effect.places if each not in elements.puts]
-    elements.put(replica.dot, effect.places, effect.items, replica.knows)
+    added = elements.put(replica.dot, effect.places, effect.items, replica.knows)
     shared.settle(elements)
+    if shown is not None and not added:  # they only win over more removals now
+        _count_anew(keyspace, shown)
+        return
     bind_small(keyspace, effect.db, effect.key, shared, stream)
-    if order is not None:
+    if shown is not None and order is not None:
         order.add(fresh)
-        _keep_order(keyspace, effect.db, effect.key, order)
+        shown.order = order
 
 
 def take_elements(keyspace: Keyspace, effect: kinds.TakeElements) -> None:
@@ -90,30 +93,27 @@ def take_elements(keyspace: Keyspace, effect: kinds.TakeElements) -> None:
     replica = keyspace.replica
     shared, stream = shared_of(keyspace, effect.db, effect.key)
     elements = shared.elements_of(effect.kind)
-    order = _draw_order(keyspace, effect, shared)
+    shown = _shown_set(keyspace, effect, shared)
+    order = None if shown is None else shown.order
     known = [] if order is None else [each for each in effect.places if each in elements.puts]
-    elements.take(effect.places, replica.knows)
+    gone = elements.take(effect.places, replica.knows)
     shared.settle(elements)
+    if shown is not None and not gone:  # other regions have added them again, or taken them before
+        _count_anew(keyspace, shown)
+        return
     bind_small(keyspace, effect.db, effect.key, shared, stream)
-    if order is not None:
+    if shown is not None and order is not None:
         order.remove([each for each in known if each not in elements.puts])
-        _keep_order(keyspace, effect.db, effect.key, order)
+        shown.order = order
 
 
-def _draw_order(
+def _shown_set(
     keyspace: Keyspace, effect: kinds.PutElements | kinds.TakeElements, shared: Shared
-) -> DrawOrder | None:
-    """The order that this effect must keep true: that of a set, not of a set that hides a list."""
+) -> SetValue | None:
+    """The set that an effect changes, if clients see it; it may hide a list that others change."""
     value = keyspace.databases[effect.db].values.get(effect.key)
-    if effect.kind == SET and isinstance(value, SetValue) and value.shared is shared:
-        return value.order
-    return None
-
-
-def _keep_order(keyspace: Keyspace, db: int, key: bytes, order: DrawOrder) -> None:
-    value = keyspace.databases[db].values.get(key)
-    if isinstance(value, SetValue):
-        value.order = order
+    is_of_set = effect.kind == SET and isinstance(value, SetValue) and value.shared is shared
+    return value if is_of_set else None  # type: ignore[return-value]
 
 
 def overwrite(keyspace: Keyspace, effect: kinds.Overwrite) -> None:

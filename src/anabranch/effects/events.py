@@ -17,8 +17,10 @@ from typing import Any
 from anabranch.effects import kinds
 from anabranch.effects.apply_group import is_beaten
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.replica import Replica
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.stream import by_number
+from anabranch.stream.register import NO_DEADLINES, Write, amount_of, winner
 from anabranch.stream.stream import Stream
 
 Event = tuple[str, str, int, bytes]
@@ -186,9 +188,23 @@ def _set_string(keyspace: Keyspace, effect: kinds.SetString) -> list[Event]:
 def _written_there(keyspace: Keyspace, effect: kinds.WriteString | kinds.Increase) -> list[Event]:
     """Another region has written a string or added to it; a stream may hide it here."""
     db, key = effect.db, effect.key
-    if isinstance(_value(keyspace, db, key), Stream):
+    value = _value(keyspace, db, key)
+    if isinstance(value, Stream) or (
+        isinstance(value, StringValue) and _stays(keyspace.replica, value, effect)
+    ):
         return []
     return [*_created(keyspace, db, key), ("$", effect.event or "set", db, key)]
+
+
+def _stays(
+    replica: Replica, string: StringValue, effect: kinds.WriteString | kinds.Increase
+) -> bool:
+    """Whether a string stays as it is: another write counts, or it is no number."""
+    if isinstance(effect, kinds.Increase):
+        return amount_of(string.data) is None
+    unseen = {dot: each for dot, each in string.shared.writes.items() if not replica.knows(dot)}
+    unseen[replica.dot] = Write(effect.stamp_ms, effect.data, NO_DEADLINES)
+    return not effect.cuts and winner(unseen) != replica.dot
 
 
 def _set_strings(keyspace: Keyspace, effect: kinds.SetStrings) -> list[Event]:

@@ -247,6 +247,7 @@ def _set_strings(writer: Writer, effect: kinds.SetStrings) -> Iterator[kinds.Eff
 def _overwrite(writer: Writer, effect: kinds.Overwrite) -> Iterator[kinds.Effect]:
     """Write the resulting string."""
     value = writer.keyspace.databases[effect.db].values.get(effect.key)
+    _check_size(writer, effect.at + len(effect.data))  # before so much is allocated
     string = StringValue(value.data if isinstance(value, StringValue) else b"")
     string.overwrite(effect.at, effect.data)
     yield from _write(writer, effect.db, effect.key, string.data, keeps=True, event=effect.event)
@@ -269,10 +270,14 @@ def _write(
 
 def _check_string(writer: Writer, data: bytes) -> None:
     """Refuse a string that other regions do not take."""
-    most = writer.mode.added_bytes_max
-    if len(data) > most:
-        raise CommandError(_LONG_STRING % most)
+    _check_size(writer, len(data))
     _require(writer, STRINGS_LEVEL, "strings and counters")
+
+
+def _check_size(writer: Writer, size: int) -> None:
+    most = writer.mode.added_bytes_max
+    if size > most:
+        raise CommandError(_LONG_STRING % most)
 
 
 def _require(writer: Writer, level: int, what: str) -> None:

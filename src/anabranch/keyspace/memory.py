@@ -8,13 +8,14 @@ the estimate for a huge key does not stop the server.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import islice
+from itertools import islice, pairwise
 from sys import getsizeof
 from typing import Any
 
 from anabranch.keyspace.values import ListValue, StringValue, Value
 from anabranch.stream import by_position
 from anabranch.stream.block import Block
+from anabranch.stream.elements import SET, Elements
 from anabranch.stream.groups.group import Group
 from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.groups.pending_list import Consumer, PendingList
@@ -42,7 +43,10 @@ _GROUPS_LOOKED_AT = 100
 _SORTED_SLOT_BYTES = 2 * _SLOT_BYTES + _DICT_SLOT_BYTES
 _RUN_BYTES = getsizeof(DeliveryRun(0, 0, 0)) + 3 * _OFFSET_BYTES
 _PUT_BYTES = _TUPLE_BYTES + _PAIR_BYTES + _DOT_BYTES
-_PLACED_BYTES = _PUT_BYTES + getsizeof(bytes(25)) + _SLOT_BYTES
+_PLACED_BYTES = _PUT_BYTES - _DOT_BYTES + getsizeof(bytes(25)) + _SLOT_BYTES
+_NEIGHBOURS_LOOKED_AT = 100
+_ELEMENTS_BYTES = getsizeof(Elements(SET)) + getsizeof({0: 0}) + _DOT_BYTES
+_ORDER_BYTES = 500  # of a SortedList, beside a slot for each place
 _RECORD_BYTES = getsizeof(Accepted(0, 0, 0, 0)) + 2 * _OFFSET_BYTES + _TIME_BYTES
 _TAG_BYTES = getsizeof({0: 0}) + _DOT_BYTES + getsizeof(Tag(0, 0, False))
 _PENDING_BYTES = getsizeof(PendingEntry(0, None, 0, 0, 0)) + _ID_BYTES + 2 * _OFFSET_BYTES
@@ -59,7 +63,10 @@ def value_bytes(value: Value, samples: int = 5) -> int:
     if isinstance(value, Stream):
         return size + _stream_bytes(value, samples)
     if isinstance(value, StringValue):
-        return size + value.content_bytes + _shared_tables_bytes(value.shared)
+        size += _shared_tables_bytes(value.shared)
+        if any(write.data is value.data for write in value.shared.writes.values()):
+            return size  # it was counted with the write
+        return size + value.content_bytes
     size += _shared_tables_bytes(value.shared)
     if isinstance(value, ListValue):
         return size + getsizeof(value.items) + scaled(value.items, getsizeof, samples)
@@ -137,11 +144,23 @@ def _small_bytes(shared: Shared) -> int:
     """The memory of writes, increments and elements, beside their tables, members and items."""
     size = getsizeof(shared.counts)
     for elements in shared.elements.values():
-        size += getsizeof(elements) + getsizeof(elements.puts)
-        size += len(elements) * (_PUT_BYTES if elements.order is None else _PLACED_BYTES)
+        size += _ELEMENTS_BYTES + getsizeof(elements.puts) + _puts_bytes(elements)
+        if elements.order is not None:
+            size += _ORDER_BYTES
     for write in shared.writes.values():
         size += getsizeof(write) + getsizeof(write.data) + getsizeof(write.deadlines)
     return size
+
+
+def _puts_bytes(elements: Elements) -> int:
+    """The memory of what stands at places. Neighbours that came together have objects in common."""
+    first: list[Any] = list(islice(elements.puts.values(), _NEIGHBOURS_LOOKED_AT))
+    common = first if elements.order is None else [puts[0][0] for puts in first]
+    own = sum(one is not other for one, other in pairwise(common)) + 1
+    own_count = len(elements) * own // max(len(common), 1)
+    if elements.order is None:
+        return own_count * _PUT_BYTES
+    return len(elements) * _PLACED_BYTES + own_count * _DOT_BYTES
 
 
 def _shared_tags_bytes(shared: Shared, samples: int) -> int:

@@ -76,6 +76,20 @@ def deleted(harness: Harness) -> None:
     harness.raw("XDEL", "s", *ids[::2])
 
 
+def strings(harness: Harness) -> None:
+    for number in range(50):
+        harness.raw("SET", f"k{number}", b"%d" % number + b"x" * 20_000)
+        harness.raw("APPEND", f"k{number}", "y")
+
+
+def elements(command: str, together: int) -> Fill:
+    def fill(harness: Harness) -> None:
+        for at in range(0, 2000, together):
+            harness.raw(command, "s", *[f"member-{each:08}" for each in range(at, at + together)])
+
+    return fill
+
+
 SHAPES: dict[str, Fill] = {
     "tiny entries": adds(5000),
     "entries of 200 bytes": adds(3000, "f", "v" * 200),
@@ -89,6 +103,12 @@ SHAPES: dict[str, Fill] = {
     "messages of one producer": messages(1),
     "messages of many producers": messages(200),
     "every other entry deleted": deleted,
+    "long strings": strings,
+    "members one by one": elements("SADD", 1),
+    "members in tens": elements("SADD", 10),
+    "members at once": elements("SADD", 2000),
+    "items one by one": elements("RPUSH", 1),
+    "items at once": elements("RPUSH", 2000),
 }
 
 
