@@ -112,8 +112,9 @@ def _shown_set(
 ) -> SetValue | None:
     """The set that an effect changes, if clients see it; it may hide a list that others change."""
     value = keyspace.databases[effect.db].values.get(effect.key)
-    is_of_set = effect.kind == SET and isinstance(value, SetValue) and value.shared is shared
-    return value if is_of_set else None  # type: ignore[return-value]
+    if effect.kind == SET and isinstance(value, SetValue) and value.shared is shared:
+        return value
+    return None
 
 
 def overwrite(keyspace: Keyspace, effect: kinds.Overwrite) -> None:

@@ -52,6 +52,16 @@ def _created(keyspace: Keyspace, db: int, key: bytes) -> list[Event]:
     return [("n", "new", db, key)] if _value(keyspace, db, key) is None else []
 
 
+def _filling(letter: str, name: Callable[[Any], str]) -> Callable[[Keyspace, Any], list[Event]]:
+    """The events of a kind that puts something into a key, which it may create."""
+
+    def events(keyspace: Keyspace, effect: Any) -> list[Event]:
+        db, key = effect.db, effect.key
+        return [*_created(keyspace, db, key), (letter, name(effect), db, key)]
+
+    return events
+
+
 def _overwritten(old: Value | None, new_type: bytes, db: int, key: bytes) -> list[Event]:
     """The events of a key whose value is replaced."""
     if old is None:
@@ -62,14 +72,13 @@ def _overwritten(old: Value | None, new_type: bytes, db: int, key: bytes) -> lis
     return events
 
 
-def _add(keyspace: Keyspace, effect: kinds.Add) -> list[Event]:
-    db, key = effect.db, effect.key
-    return [*_created(keyspace, db, key), ("t", "xadd", db, key)]
-
-
 def _add_run(keyspace: Keyspace, effect: kinds.AddRun) -> list[Event]:
     db, key = effect.db, effect.key
     return [*_created(keyspace, db, key), *[("t", "xadd", db, key)] * len(effect.ids)]
+
+
+def _gone(effect: kinds.Remove | kinds.RemoveNumbers) -> Event:
+    return "t", "xtrim" if effect.trimmed else "xdel", effect.db, effect.key
 
 
 def _remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> list[Event]:
@@ -81,7 +90,7 @@ def _remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> list[Eve
         for low, high in zip(edges[::2], edges[1::2], strict=True)
     ):
         return []  # other regions have removed all of it already
-    return [("t", "xtrim" if effect.trimmed else "xdel", effect.db, effect.key)]
+    return [_gone(effect)]
 
 
 def _resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> list[Event]:
@@ -92,11 +101,6 @@ def _resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> list
     if by_number.find(stream.logs[replica_id], number) is None:
         return []  # it was removed before
     return [("t", "xdel", effect.db, effect.key)]
-
-
-def _set_last_id(keyspace: Keyspace, effect: kinds.SetLastId) -> list[Event]:
-    db, key = effect.db, effect.key
-    return [*_created(keyspace, db, key), ("t", "xsetid", db, key)]
 
 
 def _create_group(keyspace: Keyspace, effect: kinds.CreateGroup) -> list[Event]:
@@ -111,10 +115,6 @@ def _destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> list[Event
     if not isinstance(stream, Stream) or effect.group not in stream.groups:
         return []  # another region had it
     return [("t", "xgroup-destroy", effect.db, effect.key)]
-
-
-def _remove(keyspace: Keyspace, effect: kinds.Remove) -> list[Event]:
-    return [("t", "xtrim" if effect.trimmed else "xdel", effect.db, effect.key)]
 
 
 def _delete(keyspace: Keyspace, effect: kinds.Delete) -> list[Event]:
@@ -222,21 +222,6 @@ def _set_strings(keyspace: Keyspace, effect: kinds.SetStrings) -> list[Event]:
     return events
 
 
-def _overwrite(keyspace: Keyspace, effect: kinds.Overwrite) -> list[Event]:
-    return [
-        *_created(keyspace, effect.db, effect.key),
-        ("$", effect.event, effect.db, effect.key),
-    ]
-
-
-def _push(keyspace: Keyspace, effect: kinds.Push) -> list[Event]:
-    event = "rpush" if effect.tail else "lpush"
-    return [
-        *_created(keyspace, effect.db, effect.key),
-        ("l", event, effect.db, effect.key),
-    ]
-
-
 def _size(keyspace: Keyspace, db: int, key: bytes) -> int:
     value = _value(keyspace, db, key)
     assert isinstance(value, ListValue)
@@ -312,12 +297,12 @@ def _remove_members(keyspace: Keyspace, effect: kinds.RemoveMembers) -> list[Eve
 
 
 _OTHER: dict[type[kinds.Effect], Callable[[Keyspace, Any], list[Event]]] = {
-    kinds.Add: _add,
+    kinds.Add: _filling("t", lambda _: "xadd"),
     kinds.AddRun: _add_run,
-    kinds.Remove: _remove,
+    kinds.Remove: lambda _, effect: [_gone(effect)],
     kinds.RemoveNumbers: _remove_numbers,
     kinds.ResolveConflict: _resolve_conflict,
-    kinds.SetLastId: _set_last_id,
+    kinds.SetLastId: _filling("t", lambda _: "xsetid"),
     kinds.CreateGroup: _create_group,
     kinds.DestroyGroup: _destroy_group,
     kinds.Delete: _delete,
@@ -331,9 +316,9 @@ _OTHER: dict[type[kinds.Effect], Callable[[Keyspace, Any], list[Event]]] = {
     kinds.Increase: _written_there,
     kinds.PutElements: _put_there,
     kinds.TakeElements: _taken_there,
-    kinds.Overwrite: _overwrite,
+    kinds.Overwrite: _filling("$", lambda effect: effect.event),
     kinds.SetStrings: _set_strings,
-    kinds.Push: _push,
+    kinds.Push: _filling("l", lambda effect: "rpush" if effect.tail else "lpush"),
     kinds.Pop: _pop,
     kinds.Splice: _splice,
     kinds.RemoveItems: _remove_items,

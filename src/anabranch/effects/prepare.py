@@ -208,12 +208,9 @@ def _set_last_id(writer: Writer, effect: kinds.SetLastId) -> Iterator[kinds.Effe
     yield effect
 
 
-def _configure(writer: Writer, effect: kinds.ConfigureProducers) -> Iterator[kinds.Effect]:
-    effect.stamp_ms = writer.replica.stamp(writer.now_ms)
-    yield effect
-
-
-def _stamp(writer: Writer, effect: kinds.SetPolicies) -> Iterable[kinds.Effect]:
+def _stamp(
+    writer: Writer, effect: kinds.ConfigureProducers | kinds.SetPolicies
+) -> Iterable[kinds.Effect]:
     effect.stamp_ms = writer.replica.stamp(writer.now_ms)
     return (effect,)
 
@@ -660,7 +657,7 @@ def _written_again(
     yield kinds.SetLastId(db, key, last_id, max(surplus, 0), max_deleted_id or None)
     settings = writer.settings
     if limits != (settings.stream_idmp_duration, settings.stream_idmp_maxsize):
-        yield from _configure(writer, kinds.ConfigureProducers(db, key, *limits))
+        yield from _stamp(writer, kinds.ConfigureProducers(db, key, *limits))
     for tag in tags:
         yield from _remember(writer, kinds.Remember(db, key, *tag))
     for pid, record in records:
@@ -740,7 +737,7 @@ _PREPARE: _Prepare = {
     kinds.Trim: _trim,
     kinds.Dereference: _dereference,
     kinds.SetLastId: _set_last_id,
-    kinds.ConfigureProducers: _configure,
+    kinds.ConfigureProducers: _stamp,
     kinds.SetPolicies: _stamp,
     kinds.Remember: _remember,
     kinds.Acknowledge: _then_acknowledge_runs,

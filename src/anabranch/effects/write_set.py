@@ -13,12 +13,18 @@ from anabranch.effects.apply import EFFECTS
 from anabranch.effects.codec import effect_of
 
 _AGEING: Final = frozenset({kinds.DropRecords, kinds.ForgetProducers})
-_OF_USERS: Final = frozenset({kinds.SetUser, kinds.DropUser})
-_OF_LIBRARIES: Final = frozenset({kinds.SetLibrary, kinds.DropLibrary})
-_OF_POLICIES: Final = frozenset({kinds.SetPolicies})
-_OF_MEMBERS: Final = frozenset(
-    {kinds.AddRegion, kinds.RemoveRegion, kinds.EnterCluster, kinds.OpenEpoch}
-)
+_SUBJECTS: Final[dict[type[kinds.Effect], str]] = {
+    kinds.AddRegion: "members",
+    kinds.DropLibrary: "libraries",
+    kinds.DropUser: "users",
+    kinds.EnterCluster: "members",
+    kinds.OpenEpoch: "members",
+    kinds.RemoveRegion: "members",
+    kinds.SetLibrary: "libraries",
+    kinds.SetPolicies: "policies",
+    kinds.SetUser: "users",
+}
+"""What effects change that is not in a key."""
 
 
 def is_ageing(effect: kinds.Effect) -> bool:
@@ -53,16 +59,7 @@ SIMPLE: Final = frozenset(kind.__struct_config__.tag for kind in EFFECTS if _is_
 class WriteSet:
     """The changes of some effects, without ageing (:func:`is_ageing`)."""
 
-    __slots__ = (
-        "_databases",
-        "everything",
-        "keys",
-        "libraries",
-        "members",
-        "numbers",
-        "policies",
-        "users",
-    )
+    __slots__ = ("_databases", "everything", "keys", "subjects")
 
     def __init__(self) -> None:
         self.keys: set[tuple[int, bytes]] = set()
@@ -70,19 +67,14 @@ class WriteSet:
         self._databases: set[int] = set()
         self.everything = False
         """Whether any key may have changed."""
-        self.users = False
-        self.libraries = False
-        """The changed libraries of functions."""
-        self.policies = False
-        """The changed policies."""
-        self.members = False
-        """The changed members of the cluster."""
-        self.numbers = False
-        """Whether the version vector of this region has changed."""
+        self.subjects: set[str] = set()
+        """What else has changed: users, libraries of functions, policies, members of the cluster,
+        or the numbers in the version vector of this region."""
 
     def add(self, effect: kinds.Effect, *, numbered: bool) -> None:
         """Add an effect; ``numbered`` if it has a number in a cluster of regions."""
-        self.numbers |= numbered
+        if numbered:
+            self.subjects.add("numbers")
         if is_ageing(effect):
             return
         self.keys.update(places_of(effect))
@@ -92,14 +84,13 @@ class WriteSet:
             self._databases.add(effect.db)
         elif isinstance(effect, kinds.Flush | kinds.JoinFullSync):
             self.everything = True
-        self.users |= type(effect) in _OF_USERS
-        self.members |= type(effect) in _OF_MEMBERS
-        self.libraries |= type(effect) in _OF_LIBRARIES
-        self.policies |= type(effect) in _OF_POLICIES
+        if (subject := _SUBJECTS.get(type(effect))) is not None:
+            self.subjects.add(subject)
 
     def add_plain(self, arrays: Iterable[list[Any]], *, numbered: bool) -> None:
         """Add effects in the form of the log; raises what :func:`effect_of` raises."""
-        self.numbers |= numbered
+        if numbered:
+            self.subjects.add("numbers")
         keys = self.keys
         for array in arrays:
             if array[0] in SIMPLE:
@@ -109,8 +100,8 @@ class WriteSet:
 
     def add_all(self) -> None:
         """Record that anything may have changed."""
-        self.everything = self.users = self.members = self.libraries = True
-        self.numbers = self.policies = True
+        self.everything = True
+        self.subjects.update(_SUBJECTS.values(), ("numbers",))
 
     def includes(self, db: int, key: bytes) -> bool:
         """Whether a key may have changed."""

@@ -21,15 +21,23 @@ from anabranch.keyspace.database import Database
 _OF_ALL_KEYS: Final = frozenset({"debug", "memory|stats"})
 """Commands that show all keys, in addition to reading commands that name no key."""
 
-_OF_NUMBERS: Final = frozenset({"ab.read", "ab.token", "ab.waitfor"})
-"""Their replies report how many effects this region has applied of each replica ID."""
+_REPORTING: Final = {
+    "libraries": "fcall fcall_ro function|dump function|list function|stats".split(),
+    "members": "ab.peers ab.region|features ab.region|list".split(),
+    "numbers": "ab.read ab.token ab.waitfor".split(),
+    "policies": "ab.policy|get ab.policy|list".split(),
+    "users": "acl|dryrun acl|getuser acl|list acl|users".split(),
+}
+"""Commands that report what is in no key, by what :attr:`WriteSet.subjects` says of it."""
 
-_OF_USERS: Final = frozenset({"acl|dryrun", "acl|getuser", "acl|list", "acl|users"})
-_OF_MEMBERS: Final = frozenset({"ab.peers", "ab.region|features", "ab.region|list"})
-_OF_LIBRARIES: Final = frozenset(
-    {"fcall", "fcall_ro", "function|dump", "function|list", "function|stats"}
-)
-_OF_POLICIES: Final = frozenset({"ab.policy|get", "ab.policy|list"})
+_REFUSALS: Final = {
+    "libraries": b"Changes of libraries of functions are",
+    "members": b"Changes of the list of regions are",
+    "numbers": b"Some of what this region has applied is",
+    "policies": b"Changes of policies are",
+    "users": b"Changes of users are",
+}
+
 _SHOWN_MAX: Final = 128
 
 
@@ -67,16 +75,9 @@ class Withheld:
         )
         if write_set.any_key and reads_all and not keys:
             self._refuse(b"Changes of keys are")
-        if write_set.numbers and name in _OF_NUMBERS:
-            self._refuse(b"Some of what this region has applied is")
-        if write_set.users and name in _OF_USERS:
-            self._refuse(b"Changes of users are")
-        if write_set.members and name in _OF_MEMBERS:
-            self._refuse(b"Changes of the list of regions are")
-        if write_set.libraries and name in _OF_LIBRARIES:
-            self._refuse(b"Changes of libraries of functions are")
-        if write_set.policies and name in _OF_POLICIES:
-            self._refuse(b"Changes of policies are")
+        for subject in write_set.subjects:
+            if name in _REPORTING[subject]:
+                self._refuse(_REFUSALS[subject])
 
     def check_keys(self, places: Iterable[tuple[int, bytes]]) -> None:
         """Refuse a read of keys if one of them is withheld."""

@@ -39,41 +39,38 @@ from anabranch.stream.stream import Stream
 TEXT_MAX: Final = 256
 """The greatest length of a name or an address of a region, as in messages between regions."""
 
-_STRING_EVENTS: Final = frozenset(("", "append", "incrby", "incrbyfloat", "setrange"))
+EPOCH_MAX: Final = (1 << 32) - 1
+
+_STRING_EVENTS: Final = frozenset(["", *"append incrby incrbyfloat setrange".split()])
 """The keyspace events of strings that were written or increased; "" for ``set``."""
 
 _ELEMENT_EVENTS: Final = frozenset(
-    (
-        "",
-        "sadd",
-        "srem",
-        "spop",
-        "lpush",
-        "rpush",
-        "lpop",
-        "rpop",
-        "linsert",
-        "lset",
-        "lrem",
-        "ltrim",
-    )
+    ["", *"sadd srem spop lpush rpush lpop rpop linsert lset lrem ltrim".split()]
 )
 
-EPOCH_MAX: Final = (1 << 32) - 1
+_RANGES: Final = {
+    "asks": (1, REGION_MAX),
+    "duration_s": (1, DURATION_MAX_S),
+    "epoch": (0, EPOCH_MAX),
+    "home": (1, REGION_MAX),
+    "maxsize": (1, MAXSIZE_MAX),
+    "offset": (-NUMBER_MAX, NUMBER_MAX),
+    "port": (0, 0xFFFF),
+    "region": (1, REGION_MAX),
+    "stamp_ms": (0, STAMP_MAX),
+}
+"""The least and the greatest number of a field, where that is not 0 or not ``NUMBER_MAX``."""
 
-_SIGNED: Final = (kinds.CreateGroup, "offset")
-"""The one field that may be below 0."""
-
-_PLAIN: Final = {
+_NUMBERS: Final = {
     kind: [
-        index
+        (index, *_RANGES.get(name, (0, NUMBER_MAX)))
         for index, name in enumerate(kind.__struct_fields__)
-        if index not in id_fields(kind) and (kind, name) != _SIGNED
+        if index not in id_fields(kind)
     ]
     for kind, row in EFFECTS.items()
     if row.regional and not kind.local
 }
-"""Kinds that regions send, and for each the fields that must be numbers of 0 or more."""
+"""Kinds that regions send, and for each its fields, with the range of one that is a number."""
 
 
 class _KeyEnd:
@@ -119,15 +116,15 @@ class SentUnit:
 
     def _check(self, effect: kinds.Effect) -> None:
         kind = type(effect)
-        plain = _PLAIN.get(kind)
-        if plain is None:
+        numbers = _NUMBERS.get(kind)
+        if numbers is None:
             raise _Malformed("regions do not send this kind")
         fields = msgspec.structs.astuple(effect)
-        for index in plain:
+        for index, least, greatest in numbers:
             value = fields[index]
             if type(value) is not int:
                 _check_numbers(value)
-            elif not 0 <= value <= NUMBER_MAX:
+            elif not least <= value <= greatest:
                 raise _Malformed(f"{value} is out of range")
         db = getattr(effect, "db", None)
         if db is not None and db >= len(self._keyspace.databases):
@@ -150,9 +147,6 @@ class SentUnit:
                 self._acknowledge_runs(effect)
             case kinds.HandOver():
                 self._hand_over(effect)
-            case kinds.AskHome():
-                _check_region(effect.home)
-                _check_region(effect.asks)
             case kinds.Remember():
                 self._remember(effect)
             case kinds.Delete():
@@ -163,22 +157,14 @@ class SentUnit:
                 self._increase(effect)
             case kinds.PutElements() | kinds.TakeElements():
                 _check_elements(effect)
-            case kinds.CreateGroup():
-                self._create_group(effect)
             case kinds.ResolveConflict():
                 self._resolve_conflict(effect)
-            case kinds.ConfigureProducers():
-                self._configure(effect)
-            case kinds.SetPolicies():
-                self._set_policies(effect)
             case kinds.ScheduleEntry():
                 self._schedule_entry(effect)
             case kinds.AdvanceScheduled():
                 self._advance_scheduled(effect)
             case kinds.AddRegion():
-                self._add_region(effect)
-            case kinds.RemoveRegion():
-                self._remove_region(effect)
+                _check_address(effect)
 
     def _knows(self, replica_id: int, number: int) -> bool:
         """Whether another effect is in the context of this one."""
@@ -254,8 +240,6 @@ class SentUnit:
                 raise _Malformed("a total that is no number")
 
     def _write_string(self, effect: kinds.WriteString) -> None:
-        if effect.stamp_ms > STAMP_MAX:
-            raise _Malformed(f"stamp {effect.stamp_ms}")
         self._check_cuts(effect.cuts)
         _check_event(effect.event)
 
@@ -281,15 +265,11 @@ class SentUnit:
                 f"numbers {low} to {high} of replica ID {replica_id}, which it cannot know"
             )
 
-    def _create_group(self, effect: kinds.CreateGroup) -> None:
-        _check_numbers(abs(effect.offset))
-
     def _acknowledge_runs(self, effect: kinds.AcknowledgeRuns) -> None:
         for replica_id, low, high in effect.ranges:
             self._check_range(replica_id, low, high)
 
     def _hand_over(self, effect: kinds.HandOver) -> None:
-        _check_region(effect.region)
         for replica_id, number in (*effect.twice, *effect.reopened):
             self._check_range(replica_id, 0, number)
         for _, *numbers in effect.rows:
@@ -304,19 +284,9 @@ class SentUnit:
 
     # -- the rest -----------------------------------------------------------------------------
 
-    def _configure(self, effect: kinds.ConfigureProducers) -> None:
-        if effect.stamp_ms > STAMP_MAX:
-            raise _Malformed(f"stamp {effect.stamp_ms}")
-        if not (1 <= effect.duration_s <= DURATION_MAX_S and 1 <= effect.maxsize <= MAXSIZE_MAX):
-            raise _Malformed(f"{effect.duration_s} seconds or {effect.maxsize} IDs")
-
-    def _set_policies(self, effect: kinds.SetPolicies) -> None:
-        if effect.stamp_ms > STAMP_MAX:
-            raise _Malformed(f"stamp {effect.stamp_ms}")
-
     def _schedule_entry(self, effect: kinds.ScheduleEntry) -> None:
-        if effect.stamp_ms > STAMP_MAX or effect.at_ms >= GONE_MS:
-            raise _Malformed(f"stamp {effect.stamp_ms}, time {effect.at_ms}")
+        if effect.at_ms >= GONE_MS:
+            raise _Malformed(f"time {effect.at_ms}")
         if effect.recurrence is not None and effect.recurrence[2] >= len(MISSED):
             raise _Malformed(f"missed times are treated by rule {effect.recurrence[2]}")
         check_fields(effect.fields)
@@ -330,16 +300,6 @@ class SentUnit:
     def _remember(self, effect: kinds.Remember) -> None:
         if effect.at_ms > STAMP_MAX:
             raise _Malformed(f"time {effect.at_ms}")
-
-    def _add_region(self, effect: kinds.AddRegion) -> None:
-        _check_region(effect.region)
-        if max(len(effect.name), len(effect.host)) > TEXT_MAX or effect.port > 0xFFFF:
-            raise _Malformed("a name or an address that is too long")
-
-    def _remove_region(self, effect: kinds.RemoveRegion) -> None:
-        _check_region(effect.region)
-        if effect.epoch > EPOCH_MAX:
-            raise _Malformed(f"epoch {effect.epoch}")
 
 
 def check_fields(fields: bytes) -> None:
@@ -357,6 +317,11 @@ def _check_event(event: str) -> None:
         raise _Malformed(f"the keyspace event {event[:40]!r}")
 
 
+def _check_address(effect: kinds.AddRegion) -> None:
+    if max(len(effect.name), len(effect.host)) > TEXT_MAX:
+        raise _Malformed("a name or an address that is too long")
+
+
 def _check_elements(effect: kinds.PutElements | kinds.TakeElements) -> None:
     places = effect.places
     if effect.kind not in KINDS or effect.event not in _ELEMENT_EVENTS or not places:
@@ -370,11 +335,6 @@ def _check_elements(effect: kinds.PutElements | kinds.TakeElements) -> None:
             raise _Malformed("one place twice")
     elif effect.kind == LIST and len(places) % 2:
         raise _Malformed("places make no ranges")
-
-
-def _check_region(region: int) -> None:
-    if not 1 <= region <= REGION_MAX:
-        raise _Malformed(f"region {region}")
 
 
 def _check_numbers(value: Any) -> None:

@@ -117,9 +117,10 @@ def _write(value: Any, resp3: bool, out: list[bytes]) -> None:
         out.append(value)
     elif kind is Status:
         out.append(b"+%b\r\n" % value.encode("utf-8", "surrogateescape"))
-    elif kind is Map:
-        out.append(map_header(len(value.pairs), resp3))
-        for key, item in value.pairs:
+    elif kind is dict or kind is Map:
+        pairs = value.items() if kind is dict else value.pairs
+        out.append(map_header(len(pairs), resp3))
+        for key, item in pairs:
             if type(key) is str:
                 out.append(_name(key))
             else:

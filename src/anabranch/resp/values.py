@@ -1,13 +1,14 @@
 """What a reply can be besides bytes, int, float, str, None and list.
 
 Plain Python values stand for the usual types: ``bytes`` and ``str`` bulk string, ``int`` integer,
-``None`` null, ``list``/``tuple`` array, ``bool`` boolean, ``float`` double. The classes here name
-the rest; :func:`anabranch.resp.encode.encode` turns all of them into RESP2 or RESP3.
+``None`` null, ``list``/``tuple`` array, ``dict`` map (a flat array in RESP2), ``bool`` boolean,
+``float`` double. The classes here name the rest; :func:`anabranch.resp.encode.encode` turns all of
+them into RESP2 or RESP3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -30,14 +31,12 @@ class Raw(bytes):
 
 
 class Map:
-    """Pairs: a map in RESP3, a flat array in RESP2. Order is kept, keys may repeat."""
+    """Pairs as in a ``dict``, where keys may repeat."""
 
     __slots__ = ("pairs",)
 
-    def __init__(self, pairs: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
-        self.pairs: list[tuple[Any, Any]] = list(
-            pairs.items() if isinstance(pairs, Mapping) else pairs
-        )
+    def __init__(self, pairs: Iterable[tuple[Any, Any]]) -> None:
+        self.pairs = list(pairs)
 
 
 class SetReply(list[Any]):

@@ -215,9 +215,10 @@ def _or_never(at_ms: int | None) -> float:
 
 def fact_of(effect: kinds.Effect, replica_id: int, number: int, context: Vector) -> Fact | None:
     """The fact of an effect; None for kinds that the formulas do not cover."""
+    at = replica_id, number, context
     match effect:
         case kinds.Add():
-            return Added(replica_id, number, context, effect.entry_id, effect.fragment)
+            return Added(*at, effect.entry_id, effect.fragment)
         case kinds.RemoveNumbers():
             dots = frozenset(
                 (removed_from, removed)
@@ -225,61 +226,35 @@ def fact_of(effect: kinds.Effect, replica_id: int, number: int, context: Vector)
                 for low, high in zip(edges[::2], edges[1::2], strict=True)
                 for removed in range(low + 1, high + 1)
             )
-            return Removed(replica_id, number, context, dots, tuple(map(tuple, effect.deleted)))  # type: ignore[arg-type]
+            return Removed(*at, dots, tuple(map(tuple, effect.deleted)))  # type: ignore[arg-type]
         case kinds.Delete():
-            return Cleared(replica_id, number, context, effect.expired)
+            return Cleared(*at, effect.expired)
         case kinds.CreateGroup():
-            return Created(replica_id, number, context, effect.group, effect.start, effect.offset)
+            return Created(*at, effect.group, effect.start, effect.offset)
         case kinds.DestroyGroup():
-            return Destroyed(replica_id, number, context, effect.group)
+            return Destroyed(*at, effect.group)
         case kinds.AcknowledgeRuns():
             creations = frozenset((region, created) for region, created in effect.creations)
-            return Acknowledged(
-                replica_id, number, context, effect.group, creations, tuple(effect.ranges)
-            )
+            return Acknowledged(*at, effect.group, creations, tuple(effect.ranges))
         case kinds.SetLastId():
-            return Raised(
-                replica_id,
-                number,
-                context,
-                effect.last_id,
-                effect.entries_added or 0,
-                effect.max_deleted_id or 0,
-            )
+            added, deleted_id = effect.entries_added or 0, effect.max_deleted_id or 0
+            return Raised(*at, effect.last_id, added, deleted_id)
         case kinds.Remember():
-            return Tagged(
-                replica_id,
-                number,
-                context,
-                effect.pid,
-                effect.iid,
-                effect.entry_id,
-                effect.yields,
-                effect.at_ms,
-            )
+            tag = effect.pid, effect.iid, effect.entry_id
+            return Tagged(*at, *tag, effect.yields, effect.at_ms)
         case kinds.ConfigureProducers():
-            return Configured(replica_id, number, context)
+            return Configured(*at)
         case kinds.Expire():
-            return Deadline(replica_id, number, context, _or_never(effect.at_ms))
-    return _fact_of_small(effect, replica_id, number, context)
-
-
-def _fact_of_small(
-    effect: kinds.Effect, replica_id: int, number: int, context: Vector
-) -> Fact | None:
-    """The fact of an effect on a string, a set or a list."""
-    match effect:
+            return Deadline(*at, _or_never(effect.at_ms))
         case kinds.WriteString():
-            at_ms = _or_never(effect.at_ms)
-            return StringWritten(replica_id, number, context, effect.data, effect.stamp_ms, at_ms)
+            return StringWritten(*at, effect.data, effect.stamp_ms, _or_never(effect.at_ms))
         case kinds.Increase():
-            total, at_ms = Decimal(effect.total.decode()), _or_never(effect.at_ms)
-            return Increased(replica_id, number, context, effect.since or number, total, at_ms)
+            total = Decimal(effect.total.decode())
+            return Increased(*at, effect.since or number, total, _or_never(effect.at_ms))
         case kinds.PutElements():
             items = effect.items or [b""] * len(effect.places)
             elements = tuple(zip(effect.places, items, strict=True))
-            return ElementsPut(replica_id, number, context, effect.kind, elements)
+            return ElementsPut(*at, effect.kind, elements)
         case kinds.TakeElements():
-            places = tuple(effect.places)
-            return ElementsTaken(replica_id, number, context, effect.kind, places)
+            return ElementsTaken(*at, effect.kind, tuple(effect.places))
     return None

@@ -97,5 +97,5 @@ def test_a_transaction_broken_by_watch_is_null(resp3: bool) -> None:
 
 
 def test_a_map_may_carry_the_same_key_twice() -> None:
-    """§2.5: that is why replies are no dictionaries inside."""
+    """§2.5: that is why some replies are no dictionaries inside."""
     assert encode(Map([(b"k", 1), (b"k", 2)]), True) == b"%2\r\n$1\r\nk\r\n:1\r\n$1\r\nk\r\n:2\r\n"

@@ -15,7 +15,7 @@ from anabranch.engine.help import wrong_subcommand
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, bulk, null
 from anabranch.resp.encode import integer as integer_reply
-from anabranch.resp.values import Map, SetReply
+from anabranch.resp.values import SetReply
 
 _NO_FILE = (
     "ERR This Redis instance is not configured to use an ACL file. You may want to specify users "
@@ -55,14 +55,12 @@ def getuser(ctx: Context, args: list[bytes]) -> bytes:
         return null(ctx.resp3)
     root, *others = user.selectors
     return ctx.reply(
-        Map(
-            {
-                b"flags": SetReply(user.flag_words()),
-                b"passwords": list(user.passwords),
-                **_selector_fields(root),
-                b"selectors": [Map(_selector_fields(each)) for each in others],
-            }
-        )
+        {
+            b"flags": SetReply(user.flag_words()),
+            b"passwords": list(user.passwords),
+            **_selector_fields(root),
+            b"selectors": [_selector_fields(each) for each in others],
+        }
     )
 
 

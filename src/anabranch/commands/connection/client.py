@@ -15,7 +15,7 @@ from anabranch.engine.help import wrong_subcommand
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, ONE, ZERO, bulk, null, verbatim
 from anabranch.resp.encode import integer as integer_reply
-from anabranch.resp.values import Map, SetReply
+from anabranch.resp.values import SetReply
 
 _NOT_TIMEOUT = "ERR timeout is not an integer or out of range"
 _NO_TRACKING = "ERR Client tracking is not supported by this server"
@@ -240,7 +240,7 @@ def getredir(_ctx: Context, _args: list[bytes]) -> bytes:
 
 def trackinginfo(ctx: Context, _args: list[bytes]) -> bytes:
     """CLIENT TRACKINGINFO."""
-    return ctx.reply(Map({b"flags": SetReply([b"off"]), b"redirect": -1, b"prefixes": []}))
+    return ctx.reply({b"flags": SetReply([b"off"]), b"redirect": -1, b"prefixes": []})
 
 
 # names that clients give themselves, restricted so that CLIENT LIST stays one line each

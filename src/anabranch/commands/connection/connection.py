@@ -17,7 +17,6 @@ from anabranch.engine.queueing import end_transaction
 from anabranch.engine.redaction import redacted
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, bulk
-from anabranch.resp.values import Map
 from anabranch.version import REDIS_VERSION
 
 _WRONGPASS = "WRONGPASS invalid username-password pair or user is disabled."
@@ -123,17 +122,15 @@ def hello(ctx: Context, args: list[bytes]) -> bytes:
     session.resp3 = resp3
     session.refresh()
     return ctx.reply(
-        Map(
-            {
-                b"server": b"redis",
-                b"version": REDIS_VERSION,
-                b"proto": 3 if resp3 else 2,
-                b"id": session.id,
-                b"mode": b"standalone",
-                b"role": b"master",
-                b"modules": [],
-            }
-        )
+        {
+            b"server": b"redis",
+            b"version": REDIS_VERSION,
+            b"proto": 3 if resp3 else 2,
+            b"id": session.id,
+            b"mode": b"standalone",
+            b"role": b"master",
+            b"modules": [],
+        }
     )
 
 

@@ -12,7 +12,6 @@ from anabranch.engine import texts
 from anabranch.engine.homing import address_of, check_home, cluster, member, region_name
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK
-from anabranch.resp.values import Map
 from anabranch.stream.entry_id import text
 from anabranch.stream.groups.home import HomeEpoch
 from anabranch.stream.stream import Stream
@@ -66,18 +65,16 @@ def home_show(ctx: Context, args: list[bytes]) -> bytes:
         state = "waits for a hand-over"
     repeated = [] if group.home is None else sorted(group.home.repeated)
     return ctx.reply(
-        Map(
-            [
-                ("home", region_name(ctx, present.region)),
-                ("region", present.region),
-                ("address", address_of(ctx, present.region)),
-                ("epoch", present.number),
-                ("taken", int(present.forced)),
-                ("state", state),
-                ("waiting-for", _waiting_for(ctx, place)),
-                ("delivered-twice", [text(each) for each in repeated]),
-            ]
-        )
+        {
+            "home": region_name(ctx, present.region),
+            "region": present.region,
+            "address": address_of(ctx, present.region),
+            "epoch": present.number,
+            "taken": int(present.forced),
+            "state": state,
+            "waiting-for": _waiting_for(ctx, place),
+            "delivered-twice": [text(each) for each in repeated],
+        }
     )
 
 

@@ -23,7 +23,6 @@ from anabranch.keyspace.policies import Subject
 from anabranch.pattern import compile_glob
 from anabranch.resp.encode import OK
 from anabranch.resp.encode import integer as integer_reply
-from anabranch.resp.values import Map
 
 if TYPE_CHECKING:
     from anabranch.engine.context import Context
@@ -187,8 +186,13 @@ def policy_get(ctx: Context, args: list[bytes]) -> bytes:
     return ctx.reply(rows)
 
 
-def _row(name: str | bytes, value: str | bytes, source: bytes | str, note: str) -> Map:
-    return Map([("policy", name), ("value", value), ("source", source), ("note", note)])
+def _row(name: str | bytes, value: str | bytes, source: bytes | str, note: str) -> dict[str, Any]:
+    return {
+        "policy": name,
+        "value": value,
+        "source": source,
+        "note": note,
+    }
 
 
 def _source(found: EffectivePolicy) -> bytes:
@@ -235,8 +239,8 @@ def policy_list(ctx: Context, args: list[bytes]) -> bytes | None:
     for subject, values in sorted(ctx.db.policies.live(), key=lambda pair: _order(pair[0])):
         if matches is None or matches(subject.name):
             kind = "pattern" if subject.is_pattern else "key"
-            named = [("type", kind), ("name", subject.name), ("group", subject.group)]
-            rows.append(Map([*named, ("policies", Map(sorted(values.items())))]))
+            named = {"type": kind, "name": subject.name, "group": subject.group}
+            rows.append({**named, "policies": dict(sorted(values.items()))})
     return ctx.long_reply(args, rows)
 
 

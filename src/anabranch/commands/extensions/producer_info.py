@@ -8,7 +8,6 @@ from anabranch.engine import texts
 from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import epoch_of, region_of
-from anabranch.resp.values import Map
 from anabranch.stream.entry_id import text
 from anabranch.stream.producer import Accepted
 from anabranch.stream.shared import Dot, Tag
@@ -35,30 +34,24 @@ def _records(stream: Stream) -> dict[bytes, dict[Dot, Accepted]]:
     }
 
 
-def _producer(stream: Stream, pid: bytes, records: dict[Dot, Accepted]) -> Map:
+def _producer(stream: Stream, pid: bytes, records: dict[Dot, Accepted]) -> dict[str, Any]:
     table = stream.producers.tables.get(pid, {})
     times = [recorded_ms for _, recorded_ms in table.values()]
     tags = stream.shared.tags.get(pid, {})
-    return Map(
-        [
-            ("producer", pid),
-            ("iids", len(table)),
-            ("oldest-ms", min(times, default=None)),
-            ("newest-ms", max(times, default=None)),
-            (
-                "conflicts",
-                [
-                    [iid, [_accepted(stream, dot, found[dot]) for dot in sorted(found)]]
-                    for iid, found in tags.items()
-                    if len(found) > 1
-                ],
-            ),
-            (
-                "batches",
-                [[region_of(dot[0]), epoch_of(dot[0]), *records[dot]] for dot in sorted(records)],
-            ),
-        ]
-    )
+    return {
+        "producer": pid,
+        "iids": len(table),
+        "oldest-ms": min(times, default=None),
+        "newest-ms": max(times, default=None),
+        "conflicts": [
+            [iid, [_accepted(stream, dot, found[dot]) for dot in sorted(found)]]
+            for iid, found in tags.items()
+            if len(found) > 1
+        ],
+        "batches": [
+            [region_of(dot[0]), epoch_of(dot[0]), *records[dot]] for dot in sorted(records)
+        ],
+    }
 
 
 def _accepted(stream: Stream, dot: Dot, tag: Tag) -> list[Any]:

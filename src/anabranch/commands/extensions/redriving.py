@@ -23,7 +23,6 @@ from anabranch.engine.leases import LeasePlace
 from anabranch.engine.releasing import add_once, without_id
 from anabranch.errors import CommandError
 from anabranch.resp.encode import bulk
-from anabranch.resp.values import Map
 from anabranch.stream.entry_id import InvalidId, parse, text
 from anabranch.stream.stream import Stream
 
@@ -140,7 +139,13 @@ def redrive(ctx: Context, args: list[bytes]) -> bytes:
     else:
         run.give_back(ctx, stream, options.count)
     left = stream.length - (run.done if options.is_dry else 0)
-    return ctx.reply(Map([("done", run.done), ("skipped", run.skipped), ("left", left)]))
+    return ctx.reply(
+        {
+            "done": run.done,
+            "skipped": run.skipped,
+            "left": left,
+        }
+    )
 
 
 class _Redrive:

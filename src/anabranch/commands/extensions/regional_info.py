@@ -15,7 +15,6 @@ from anabranch.keyspace.agreement import agreement_digest, preparing
 from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.keyspace.values import StringValue, Value
 from anabranch.resp.encode import ZERO, integer
-from anabranch.resp.values import Map
 from anabranch.scheduling import Steps
 from anabranch.stream.elements import SET, Elements
 from anabranch.stream.entry_id import text
@@ -57,7 +56,7 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
         return ctx.reply(_region(ctx))
     value = ctx.db.values.get(args[1]) if len(args) == 2 else None
     if value is not None and _is_small(value) and ctx.read(args[1]):
-        return ctx.reply(Map([("exists", 1), *_small(value)]))
+        return ctx.reply({"exists": 1, **_small(value)})
     stream = ctx.read_stream(args[1])
     if len(args) > 2:
         if len(args) != 4 or args[2].upper() != b"GROUP":
@@ -72,96 +71,82 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
         raise CommandError(texts.NO_SUCH_KEY)
     tombstones = ctx.keyspace.tombstones_of(ctx.db.index, args[1])
     return ctx.reply(
-        Map(
-            [
-                ("exists", int(is_there)),
-                ("length", stream.length),
-                ("sealed", int(stream.is_sealed)),
-                ("last-generated-id", text(stream.last_id)),
-                ("entries-added", stream.entries_added),
-                ("max-deleted-entry-id", text(stream.max_deleted_id)),
-                ("origins", [_log(stream, replica_id) for replica_id in stream.ranked()]),
-                ("mark-count", len(tombstones)),
-                ("marks", [_tombstone(dot, tombstones[dot]) for dot in sorted(tombstones)]),
-                ("held-back-by", _held_back_by(ctx, tombstones)),
-                ("groups", [_group(stream, name) for name in sorted(stream.groups)]),
-                ("scheduled", ctx.db.timetables.count(args[1])),
-                ("retention", _retention(stream, ctx.now_ms)),
-                ("ledger-records", len(stream.ledger.records)),
-                *_hidden(stream.shared, stream.shared.small_kinds),
-            ]
-        )
+        {
+            "exists": int(is_there),
+            "length": stream.length,
+            "sealed": int(stream.is_sealed),
+            "last-generated-id": text(stream.last_id),
+            "entries-added": stream.entries_added,
+            "max-deleted-entry-id": text(stream.max_deleted_id),
+            "origins": [_log(stream, replica_id) for replica_id in stream.ranked()],
+            "mark-count": len(tombstones),
+            "marks": [_tombstone(dot, tombstones[dot]) for dot in sorted(tombstones)],
+            "held-back-by": _held_back_by(ctx, tombstones),
+            "groups": [_group(stream, name) for name in sorted(stream.groups)],
+            "scheduled": ctx.db.timetables.count(args[1]),
+            "retention": _retention(stream, ctx.now_ms),
+            "ledger-records": len(stream.ledger.records),
+            **_hidden(stream.shared, stream.shared.small_kinds),
+        }
     )
 
 
-def _policed(ctx: Context, key: bytes, name: bytes, group: Group) -> Map:
+def _policed(ctx: Context, key: bytes, name: bytes, group: Group) -> dict[str, Any]:
     """What the policies of a group do at present."""
     states = lease_states(ctx.server.leases, ctx.db.index, key, name, group, ctx.now_ms)
-    return Map(
-        [
-            ("name", name),
-            ("pending", group.pending.count),
-            ("released", len(group.pending.released)),
-            ("policies", Map({} if group.policed is None else group.policed.policy.texts)),
-            ("consumers", [_lease_state(each) for each in states]),
-        ]
-    )
+    return {
+        "name": name,
+        "pending": group.pending.count,
+        "released": len(group.pending.released),
+        "policies": {} if group.policed is None else dict(group.policed.policy.texts),
+        "consumers": [_lease_state(each) for each in states],
+    }
 
 
-def _lease_state(state: LeaseState) -> Map:
-    return Map(
-        [
-            ("name", state.consumer),
-            ("pending", state.pending),
-            ("connections", state.connections),
-            ("lease-ends-in", state.ends_in_ms),
-        ]
-    )
+def _lease_state(state: LeaseState) -> dict[str, Any]:
+    return {
+        "name": state.consumer,
+        "pending": state.pending,
+        "connections": state.connections,
+        "lease-ends-in": state.ends_in_ms,
+    }
 
 
-def _retention(stream: Stream, now_ms: int) -> Map:
+def _retention(stream: Stream, now_ms: int) -> dict[str, Any]:
     """What a stream keeps to, and what holds it back; empty if nothing of it is removed."""
     state = retention_state(stream, now_ms)
     if state is None:
-        return Map([])
+        return {}
     needs = [[group, text(entry_id)] for entry_id, group in state.held_back.needs]
-    return Map(
-        [
-            ("policies", Map(state.policies)),
-            ("held-back", state.held_back.entries),
-            ("needed-by", needs),
-        ]
-    )
+    return {
+        "policies": dict(state.policies),
+        "held-back": state.held_back.entries,
+        "needed-by": needs,
+    }
 
 
-def _region(ctx: Context) -> Map:
+def _region(ctx: Context) -> dict[str, Any]:
     replica = ctx.replica
     region, epoch = _replica_id(replica.own)
     of_keys = [ctx.keyspace.tombstones_of(*place) for place in replica.tombstoned]
     packed = sum(database.remembered.marks for database in ctx.keyspace.databases)
     oldest = replica.oldest_tombstone
-    return Map(
-        [
-            ("region", region),
-            ("epoch", epoch),
-            ("members", sorted(replica.members)),
-            ("vector", _rows(replica.vector)),
-            ("stable", _rows(replica.watermark)),
-            ("marked-keys", ctx.keyspace.marked_keys),
-            ("mark-count", len(replica.flushes) + sum(map(len, of_keys)) + packed),
-            ("unstable-mark-count", len(replica.unstable_tombstones)),
-            ("oldest-mark", None if oldest is None else [*_replica_id(oldest[0]), oldest[1]]),
-            ("held-back-by", _held_back_by(ctx, [] if oldest is None else [oldest])),
-            ("held-tags", len(replica.conflicts)),
-            ("held-tag-bytes", replica.conflicts.size),
-            *_if_any("hidden-values", [list(each) for each in sorted(replica.hidden_values)]),
-        ]
-    )
-
-
-def _if_any(name: str, value: Any) -> list[tuple[str, Any]]:
-    """A field that is there only if something is hidden."""
-    return [(name, value)] if value else []
+    hidden = [list(each) for each in sorted(replica.hidden_values)]
+    return {
+        "region": region,
+        "epoch": epoch,
+        "members": sorted(replica.members),
+        "vector": _rows(replica.vector),
+        "stable": _rows(replica.watermark),
+        "marked-keys": ctx.keyspace.marked_keys,
+        "mark-count": len(replica.flushes) + sum(map(len, of_keys)) + packed,
+        "unstable-mark-count": len(replica.unstable_tombstones),
+        "oldest-mark": None if oldest is None else [*_replica_id(oldest[0]), oldest[1]],
+        "held-back-by": _held_back_by(ctx, [] if oldest is None else [oldest]),
+        "held-tags": len(replica.conflicts),
+        "held-tag-bytes": replica.conflicts.size,
+        **({"hidden-values": hidden} if hidden else {}),
+    }
 
 
 def _is_small(value: Value) -> bool:
@@ -169,9 +154,9 @@ def _is_small(value: Value) -> bool:
     return not isinstance(value, Stream) and value.shared.has_small
 
 
-def _hidden(shared: Shared, kinds: Iterable[str]) -> list[tuple[str, Any]]:
+def _hidden(shared: Shared, kinds: Iterable[str]) -> dict[str, Any]:
     """What the value of a key hides."""
-    return [(f"hidden-{kind}", _contents(shared, kind)) for kind in kinds]
+    return {f"hidden-{kind}": _contents(shared, kind) for kind in kinds}
 
 
 def _contents(shared: Shared, kind: str) -> Any:
@@ -181,7 +166,7 @@ def _contents(shared: Shared, kind: str) -> Any:
     return sorted(elements.puts) if kind == SET else list(elements.items())
 
 
-def _small(value: Value) -> list[tuple[str, Any]]:
+def _small(value: Value) -> dict[str, Any]:
     """What regions share of a string, a set or a list, and what it hides."""
     shared = value.shared
     kinds = shared.small_kinds
@@ -189,10 +174,10 @@ def _small(value: Value) -> list[tuple[str, Any]]:
         facts = _string(shared, value.data)
     else:
         facts = _elements(shared.elements[kinds[0]])
-    return [*facts, ("mark-count", len(shared.tombstones)), *_hidden(shared, kinds[1:])]
+    return {**facts, "mark-count": len(shared.tombstones), **_hidden(shared, kinds[1:])}
 
 
-def _elements(elements: Elements) -> list[tuple[str, Any]]:
+def _elements(elements: Elements) -> dict[str, Any]:
     """How many elements a set or a list has, of which regions, and items that were set at once.
 
     Of those at one place the one that counts is the first.
@@ -203,28 +188,25 @@ def _elements(elements: Elements) -> list[tuple[str, Any]]:
         for _, puts in sorted(each for each in elements.puts.items() if len(each[1]) > 1)
         if elements.order is not None
     ]
-    return [
-        (elements.kind, len(elements)),
-        ("origins", [[*_replica_id(each), origins[each]] for each in sorted(origins)]),
-        ("set-at-once", at_once),
-    ]
+    return {
+        elements.kind: len(elements),
+        "origins": [[*_replica_id(each), origins[each]] for each in sorted(origins)],
+        "set-at-once": at_once,
+    }
 
 
-def _string(shared: Shared, data: bytes) -> list[tuple[str, Any]]:
+def _string(shared: Shared, data: bytes) -> dict[str, Any]:
     """What regions share of a string: all writes, the one that counts first, and increments."""
     writes = [(dot, shared.writes[dot]) for dot in ranked(shared.writes)]
-    return [
-        ("string", data),
-        ("writes", [[*_replica_id(at[0]), at[1], row.stamp_ms, row.data] for at, row in writes]),
-        (
-            "increments",
-            [
-                [*_replica_id(replica_id), row.number, amount_text(row.amount)]
-                for replica_id, row in sorted(read_counts(shared.counts).items())
-                if row.is_alive
-            ],
-        ),
-    ]
+    return {
+        "string": data,
+        "writes": [[*_replica_id(at[0]), at[1], row.stamp_ms, row.data] for at, row in writes],
+        "increments": [
+            [*_replica_id(replica_id), row.number, amount_text(row.amount)]
+            for replica_id, row in sorted(read_counts(shared.counts).items())
+            if row.is_alive
+        ],
+    }
 
 
 def _held_back_by(ctx: Context, tombstones: Iterable[Dot]) -> list[int]:
@@ -236,7 +218,7 @@ def _held_back_by(ctx: Context, tombstones: Iterable[Dot]) -> list[int]:
     return regions.holding_back(effects) if effects and regions is not None else []
 
 
-def _log(stream: Stream, replica_id: int) -> Map:
+def _log(stream: Stream, replica_id: int) -> dict[str, Any]:
     log = stream.logs[replica_id]
     region, epoch = _replica_id(replica_id)
     base = stream.incarnation
@@ -247,19 +229,17 @@ def _log(stream: Stream, replica_id: int) -> Map:
         first_position = base + block.position(index)
         first_number = number_of(stream, block, index)
     newest_id, newest_number, floor = _ends(stream, log)
-    return Map(
-        [
-            ("region", region),
-            ("epoch", epoch),
-            ("live", log.length),
-            ("first-position", first_position),
-            ("next-position", base + log.next_position),
-            ("first-number", first_number),
-            ("last-number", newest_number),
-            ("last-id", text(newest_id)),
-            ("floor", floor),
-        ]
-    )
+    return {
+        "region": region,
+        "epoch": epoch,
+        "live": log.length,
+        "first-position": first_position,
+        "next-position": base + log.next_position,
+        "first-number": first_number,
+        "last-number": newest_number,
+        "last-id": text(newest_id),
+        "floor": floor,
+    }
 
 
 def _ends(stream: Stream, log: RegionLog) -> tuple[int, int, int]:
@@ -285,7 +265,7 @@ def _tombstone(dot: Dot, tombstone: Tombstone) -> list[Any]:
     return [*_replica_id(dot[0]), dot[1], what, group]
 
 
-def _group(stream: Stream, name: bytes) -> Map:
+def _group(stream: Stream, name: bytes) -> dict[str, Any]:
     group = stream.groups[name]
     creations = [
         [*_replica_id(replica_id), number, b"$" if start is None else text(start)]
@@ -303,20 +283,18 @@ def _group(stream: Stream, name: bytes) -> Map:
     policed = group.policed
     if policed is not None and policed.order is not None:
         settle_order(stream, group)
-    return Map(
-        [
-            ("name", name),
-            ("pending", group.pending.count),
-            ("creations", creations),
-            ("ack-ranges", sum(map(len, acknowledged.values()))),
-            ("acknowledged", _intervals(acknowledged)),
-            ("delivered", _intervals(group.shared.delivered)),
-            ("runs", runs),
-            ("policies", Map({} if policed is None else policed.policy.texts)),
-            ("released", len(group.pending.released)),
-            ("halted-keys", 0 if policed is None else len(policed.halted)),
-        ]
-    )
+    return {
+        "name": name,
+        "pending": group.pending.count,
+        "creations": creations,
+        "ack-ranges": sum(map(len, acknowledged.values())),
+        "acknowledged": _intervals(acknowledged),
+        "delivered": _intervals(group.shared.delivered),
+        "runs": runs,
+        "policies": {} if policed is None else dict(policed.policy.texts),
+        "released": len(group.pending.released),
+        "halted-keys": 0 if policed is None else len(policed.halted),
+    }
 
 
 def _intervals(by_replica_id: Mapping[int, Ranges]) -> list[list[int]]:
@@ -341,13 +319,11 @@ def lag(ctx: Context, args: list[bytes]) -> bytes:
         group = group_in(stream, args[1], name)
         by_region = _by_region(group.progress.exact_lag(stream.logs).items())
         rows.append(
-            Map(
-                [
-                    ("name", name),
-                    ("lag", sum(by_region.values())),
-                    ("regions", [list(each) for each in sorted(by_region.items())]),
-                ]
-            )
+            {
+                "name": name,
+                "lag": sum(by_region.values()),
+                "regions": [list(each) for each in sorted(by_region.items())],
+            }
         )
     return ctx.reply(rows)
 

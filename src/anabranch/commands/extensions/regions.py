@@ -21,7 +21,6 @@ from anabranch.errors import CommandError
 from anabranch.keyspace.replica import Replica, epoch_of, region_of
 from anabranch.metrics.peers import PeerFigures
 from anabranch.resp.encode import OK
-from anabranch.resp.values import Map
 
 _NOT_ITSELF = "ERR A region cannot remove itself: ask another one"
 
@@ -41,53 +40,51 @@ def peers(ctx: Context, _args: list[bytes]) -> bytes:
     )
 
 
-def _peer(peer: PeerFigures, fault: LinkFault | None, expires: int | None) -> Map:
+def _peer(peer: PeerFigures, fault: LinkFault | None, expires: int | None) -> dict[str, Any]:
     counters = peer.counters
-    return Map(
-        [
-            ("region", peer.region),
-            ("name", peer.name),
-            ("state", peer.state),
-            ("fault", "" if fault is None else _shown(fault)),
-            ("cut-ms", _whole(peer.cut_ms)),
-            ("via", peer.via),
-            ("relays-for", [[region_of(each), epoch_of(each)] for each in peer.relayed_for]),
-            ("lag-effects", peer.lag_effects),
-            ("lag-bytes", peer.lag_bytes),
-            ("lag-ms", _ms(peer.lag_seconds)),
-            ("durable-lag-effects", peer.durable_lag_effects),
-            ("receive-lag-effects", peer.receive_lag_effects),
-            ("receive-lag-ms", _ms(peer.receive_lag_seconds)),
-            ("round-trip-us", _us(peer.round_trip_ms)),
-            ("skew-us", _us(peer.skew_ms)),
-            ("connected-ms", _whole(peer.connected_ms)),
-            ("last-row-ms", _whole(peer.row_age_ms)),
-            ("feature-level", peer.feature_level),
-            ("certificate-expires", expires),
-            ("differing-keys", peer.differing_keys),
-            ("in-flight-keys", peer.in_flight_keys),
-            ("compared-ms", _whole(peer.compared_ms)),
-            ("window-used-bytes", peer.window_used_bytes),
-            ("held-batches", peer.held_count),
-            ("held-bytes", peer.held_bytes),
-            ("held-oldest-ms", round(peer.held_oldest_ms)),
-            ("sent-bytes", counters.sent_bytes),
-            ("received-bytes", counters.received_bytes),
-            ("sent-raw-bytes", counters.sent_raw_bytes),
-            ("received-raw-bytes", counters.received_raw_bytes),
-            ("connects", counters.connects),
-            ("fetches", counters.fetches),
-            ("served-fetches", counters.served_fetches),
-            ("relayed-bytes", counters.relayed_bytes),
-            ("duplicates", counters.duplicates),
-            ("checksum-errors", counters.checksum_errors),
-            ("full-catch-ups", counters.full_catch_ups),
-            ("partial-catch-ups", counters.partial_catch_ups),
-            ("last-catch-up", counters.catch_up_cause),
-            ("refusals", counters.refusals),
-            ("last-refusal", peer.refusal),
-        ]
-    )
+    return {
+        "region": peer.region,
+        "name": peer.name,
+        "state": peer.state,
+        "fault": "" if fault is None else _shown(fault),
+        "cut-ms": _whole(peer.cut_ms),
+        "via": peer.via,
+        "relays-for": [[region_of(each), epoch_of(each)] for each in peer.relayed_for],
+        "lag-effects": peer.lag_effects,
+        "lag-bytes": peer.lag_bytes,
+        "lag-ms": _ms(peer.lag_seconds),
+        "durable-lag-effects": peer.durable_lag_effects,
+        "receive-lag-effects": peer.receive_lag_effects,
+        "receive-lag-ms": _ms(peer.receive_lag_seconds),
+        "round-trip-us": _us(peer.round_trip_ms),
+        "skew-us": _us(peer.skew_ms),
+        "connected-ms": _whole(peer.connected_ms),
+        "last-row-ms": _whole(peer.row_age_ms),
+        "feature-level": peer.feature_level,
+        "certificate-expires": expires,
+        "differing-keys": peer.differing_keys,
+        "in-flight-keys": peer.in_flight_keys,
+        "compared-ms": _whole(peer.compared_ms),
+        "window-used-bytes": peer.window_used_bytes,
+        "held-batches": peer.held_count,
+        "held-bytes": peer.held_bytes,
+        "held-oldest-ms": round(peer.held_oldest_ms),
+        "sent-bytes": counters.sent_bytes,
+        "received-bytes": counters.received_bytes,
+        "sent-raw-bytes": counters.sent_raw_bytes,
+        "received-raw-bytes": counters.received_raw_bytes,
+        "connects": counters.connects,
+        "fetches": counters.fetches,
+        "served-fetches": counters.served_fetches,
+        "relayed-bytes": counters.relayed_bytes,
+        "duplicates": counters.duplicates,
+        "checksum-errors": counters.checksum_errors,
+        "full-catch-ups": counters.full_catch_ups,
+        "partial-catch-ups": counters.partial_catch_ups,
+        "last-catch-up": counters.catch_up_cause,
+        "refusals": counters.refusals,
+        "last-refusal": peer.refusal,
+    }
 
 
 def _whole(number: float | None) -> int | None:
@@ -136,18 +133,16 @@ def region_list(ctx: Context, _args: list[bytes]) -> bytes:
     return ctx.reply(rows)
 
 
-def _member(replica: Replica, number: int, state: str, address: str) -> Map:
+def _member(replica: Replica, number: int, state: str, address: str) -> dict[str, Any]:
     member = replica.members.get(number)
     replica_ids = [each for each in (replica.own, *replica.vector) if region_of(each) == number]
-    return Map(
-        [
-            ("region", number),
-            ("name", replica.former_names.get(number, "") if member is None else member.name),
-            ("address", address),
-            ("epoch", epoch_of(max(replica_ids, default=0))),
-            ("state", state),
-        ]
-    )
+    return {
+        "region": number,
+        "name": replica.former_names.get(number, "") if member is None else member.name,
+        "address": address,
+        "epoch": epoch_of(max(replica_ids, default=0)),
+        "state": state,
+    }
 
 
 def region_remove(ctx: Context, args: list[bytes]) -> bytes:
@@ -172,9 +167,21 @@ def region_features(ctx: Context, _args: list[bytes]) -> bytes:
     for number, level in sorted(levels.items()):
         member = replica.members.get(number)
         name = "" if member is None else member.name
-        rows.append(Map([("region", number), ("name", name), ("feature-level", level)]))
+        rows.append(
+            {
+                "region": number,
+                "name": name,
+                "feature-level": level,
+            }
+        )
     behind = [number for number, level in sorted(levels.items()) if level == low < high]
-    return ctx.reply(Map([("feature-level", low), ("held-back-by", behind), ("regions", rows)]))
+    return ctx.reply(
+        {
+            "feature-level": low,
+            "held-back-by": behind,
+            "regions": rows,
+        }
+    )
 
 
 # -- AB.LINK ----------------------------------------------------------------------------------
@@ -278,14 +285,12 @@ def verify(ctx: Context, args: list[bytes]) -> bytes | None:
     listed = sorted(verdict.keys.items())
     found = list(verdict.keys.values())
     return ctx.reply(
-        Map(
-            [
-                ("equal", verdict.equal),
-                ("differs", found.count("differs")),
-                ("in-flight", verdict.in_flight),
-                ("keys", [[*place, how] for place, how in listed[:_SHOWN_MAX]]),
-            ]
-        )
+        {
+            "equal": verdict.equal,
+            "differs": found.count("differs"),
+            "in-flight": verdict.in_flight,
+            "keys": [[*place, how] for place, how in listed[:_SHOWN_MAX]],
+        }
     )
 
 

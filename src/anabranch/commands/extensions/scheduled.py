@@ -13,7 +13,6 @@ from anabranch.errors import CommandError
 from anabranch.keyspace.timetables import GONE_MS, MISSED, Recurrence
 from anabranch.resp.encode import array_header, bulk
 from anabranch.resp.encode import integer as integer_reply
-from anabranch.resp.values import Map
 from anabranch.stream.entry_id import text
 
 if TYPE_CHECKING:
@@ -188,19 +187,17 @@ def schedule_list(ctx: Context, args: list[bytes]) -> bytes | None:
     return ctx.long_reply(args, rows)
 
 
-def _row(handle: bytes, entry: ScheduledEntry) -> Map:
+def _row(handle: bytes, entry: ScheduledEntry) -> dict[str, object]:
     again = entry.recurrence
-    return Map(
-        [
-            ("handle", handle),
-            ("at", entry.at_ms),
-            ("cron", None if again is None else again.cron),
-            ("tz", None if again is None else again.zone),
-            ("missed", None if again is None else MISSED[again.missed]),
-            ("region", entry.owner),
-            ("fields", words_of(entry.fields)),
-        ]
-    )
+    return {
+        "handle": handle,
+        "at": entry.at_ms,
+        "cron": None if again is None else again.cron,
+        "tz": None if again is None else again.zone,
+        "missed": None if again is None else MISSED[again.missed],
+        "region": entry.owner,
+        "fields": words_of(entry.fields),
+    }
 
 
 def words_of(fields: bytes) -> list[bytes]:

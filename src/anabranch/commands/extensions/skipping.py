@@ -15,7 +15,6 @@ from anabranch.engine.arguments import integer_or_none
 from anabranch.engine.releasing import Whose, acknowledge
 from anabranch.errors import CommandError
 from anabranch.resp.encode import integer as integer_reply
-from anabranch.resp.values import Map
 from anabranch.stream.entry_id import text
 from anabranch.stream.groups.ordering import value_of
 from anabranch.stream.turns import settle_order
@@ -82,11 +81,17 @@ def skip_list(ctx: Context, args: list[bytes]) -> bytes | None:
     order, field = policed.order, policed.policy.key_field
     assert order is not None
     assert field is not None
-    rows: list[Map] = []
+    rows: list[dict[str, object]] = []
     for entry in islice(policed.halted, count):
         found = stream.find_pending(group, entry)
         if found is not None:
             value = value_of(bytes(found[1].fragment(found[2])), field)
             waiting = order.behind(entry)
-            rows.append(Map([("value", value), ("id", text(entry.entry_id)), ("waiting", waiting)]))
+            rows.append(
+                {
+                    "value": value,
+                    "id": text(entry.entry_id),
+                    "waiting": waiting,
+                }
+            )
     return ctx.long_reply(args, rows)

@@ -20,7 +20,7 @@ from anabranch.rdb.errors import PayloadChecksumError, PayloadError
 from anabranch.rdb.lengths import Cursor, string_bytes
 from anabranch.rdb.payload import RDB_VERSION, frame, unframe
 from anabranch.resp.encode import OK, bulk
-from anabranch.resp.values import Map, SetReply, Status
+from anabranch.resp.values import SetReply, Status
 
 _OPCODE: Final = 0xF5
 """The field with the source of a library in a dump, as in RDB files."""
@@ -149,13 +149,13 @@ def function_list(ctx: Context, args: list[bytes]) -> bytes:
     return ctx.reply([_described(each, with_code=with_code) for each in found])
 
 
-def _described(library: Library, *, with_code: bool) -> Map:
+def _described(library: Library, *, with_code: bool) -> dict[bytes, object]:
     functions = [
-        Map({
+        {
             b"name": name,
             b"description": about or None,
             b"flags": SetReply(map(Status, (flag.decode() for flag in flags))),
-        })
+        }
         for name, about, flags in library.functions
     ]  # fmt: skip
     fields: dict[bytes, object] = {
@@ -165,7 +165,7 @@ def _described(library: Library, *, with_code: bool) -> Map:
     }
     if with_code:
         fields[b"library_code"] = library.code
-    return Map(fields)
+    return fields
 
 
 def function_stats(ctx: Context, _args: list[bytes]) -> bytes:
@@ -174,17 +174,17 @@ def function_stats(ctx: Context, _args: list[bytes]) -> bytes:
     shown = None
     if running is not None:
         spent_ns = ctx.clock.ticks_ns() - running.started_ns
-        shown = Map(
-            {b"name": running.name, b"command": running.args, b"duration_ms": spent_ns // 1_000_000}
-        )
-    libraries = ctx.keyspace.libraries.values()
-    counts = Map(
-        {
-            b"libraries_count": len(libraries),
-            b"functions_count": sum(len(each.functions) for each in libraries),
+        shown = {
+            b"name": running.name,
+            b"command": running.args,
+            b"duration_ms": spent_ns // 1_000_000,
         }
-    )
-    return ctx.reply(Map({b"running_script": shown, b"engines": Map({b"LUA": counts})}))
+    libraries = ctx.keyspace.libraries.values()
+    counts = {
+        b"libraries_count": len(libraries),
+        b"functions_count": sum(len(each.functions) for each in libraries),
+    }
+    return ctx.reply({b"running_script": shown, b"engines": {b"LUA": counts}})
 
 
 # -- dumps ------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def _legacy_range(specs: Iterable[KeySpec]) -> tuple[int, int, int]:
     return first, last, step
 
 
-def _key_spec(spec: KeySpec) -> Map:
+def _key_spec(spec: KeySpec) -> dict[bytes, Any]:
     if isinstance(spec.begin, int):
         begin = _search("index", {b"index": spec.begin})
     else:
@@ -104,11 +104,11 @@ def _key_spec(spec: KeySpec) -> Map:
             "range", {b"lastkey": spec.last, b"keystep": spec.step, b"limit": spec.limit}
         )
     fields[b"find_keys"] = find
-    return Map(fields)
+    return fields
 
 
-def _search(kind: str, spec: dict[bytes, Any]) -> Map:
-    return Map({b"type": kind, b"spec": Map(spec)})
+def _search(kind: str, spec: dict[bytes, Any]) -> dict[bytes, Any]:
+    return {b"type": kind, b"spec": spec}
 
 
 def count(ctx: Context, _args: list[bytes]) -> bytes:
@@ -182,7 +182,7 @@ def docs(ctx: Context, args: list[bytes]) -> bytes:
     )
 
 
-def _docs(row: Command) -> Map:
+def _docs(row: Command) -> dict[bytes, Any]:
     fields: dict[bytes, Any] = {
         b"summary": row.summary,
         b"since": row.since,
@@ -195,13 +195,11 @@ def _docs(row: Command) -> Map:
     if row.syntax:
         fields[b"arguments"] = _arguments(parse_syntax(row.syntax), len(row.keys))
     if row.subcommands:
-        fields[b"subcommands"] = Map(
-            [(each.full_name, _docs(each)) for each in row.subcommands.values()]
-        )
-    return Map(fields)
+        fields[b"subcommands"] = {each.full_name: _docs(each) for each in row.subcommands.values()}
+    return fields
 
 
-def _arguments(arguments: Iterable[Argument], key_specs: int) -> list[Map]:
+def _arguments(arguments: Iterable[Argument], key_specs: int) -> list[dict[bytes, Any]]:
     described = []
     key_spec = 0
     for each in arguments:
@@ -226,7 +224,7 @@ def _arguments(arguments: Iterable[Argument], key_specs: int) -> list[Map]:
             fields[b"flags"] = SetReply(flags)
         if each.parts:
             fields[b"arguments"] = _arguments(each.parts, key_specs)
-        described.append(Map(fields))
+        described.append(fields)
     return described
 
 

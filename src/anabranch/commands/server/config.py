@@ -20,7 +20,6 @@ from anabranch.engine.context import Context
 from anabranch.errors import CommandError, ConfigError
 from anabranch.pattern import compile_glob
 from anabranch.resp.encode import OK
-from anabranch.resp.values import Map
 
 _has_signs = re.compile(rb"[*?\[]").search
 _ROWS: dict[bytes, Directive] = {name.encode(): row for name, row in NAMES.items()}
@@ -125,7 +124,7 @@ def config_get(ctx: Context, args: list[bytes]) -> bytes:
         for name, row in _ROWS.items():
             if matches(name):
                 shown.setdefault(name, (name, row))
-    return ctx.reply(Map([(name, settings.text(row.name)) for name, row in shown.values()]))
+    return ctx.reply({name: settings.text(row.name) for name, row in shown.values()})
 
 
 def config_set(ctx: Context, args: list[bytes]) -> bytes:

@@ -47,8 +47,8 @@ def histogram(ctx: Context, args: list[bytes]) -> bytes:
     pairs = []
     for entry in _chosen(ctx, args[2:]):
         if entry.calls:
-            figures = Map(cumulative_usec(entry.histogram))
-            value = Map({b"calls": entry.calls, b"histogram_usec": figures})
+            figures = dict(cumulative_usec(entry.histogram))
+            value = {b"calls": entry.calls, b"histogram_usec": figures}
             pairs.append((entry.command.full_name, value))
     return ctx.reply(Map(pairs))
 

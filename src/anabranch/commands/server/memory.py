@@ -13,7 +13,7 @@ from anabranch.errors import CommandError
 from anabranch.keyspace.memory import key_bytes
 from anabranch.resp.encode import OK, null
 from anabranch.resp.encode import integer as integer_reply
-from anabranch.resp.values import Map, Verbatim
+from anabranch.resp.values import Verbatim
 
 _SAMPLES_DEFAULT = 5
 _NEAR_LIMIT = 0.9
@@ -44,54 +44,51 @@ def stats(ctx: Context, _args: list[bytes]) -> bytes:
     used, resident = facts["used"], facts["resident"]
     allocated = used + facts["program"]
     dataset = ctx.keyspace.account.used_bytes
-    pairs: list[tuple[str, object]] = [
-        ("peak.allocated", facts["peak"]),
-        ("total.allocated", used),
-        ("startup.allocated", 0),  # nothing is counted at the start
-        ("replication.backlog", 0),
-        ("clients.slaves", 0),
-        ("clients.normal", facts["buffers"]),
-        ("cluster.links", 0),
-        ("aof.buffer", 0),
-        ("lua.caches", ctx.server.scripts.used_bytes),
-        ("functions.caches", 0),
-        ("streams.opened", ctx.keyspace.block_cache.held),
-    ]
+    figures: dict[str, object] = {
+        "peak.allocated": facts["peak"],
+        "total.allocated": used,
+        "startup.allocated": 0,  # nothing is counted at the start
+        "replication.backlog": 0,
+        "clients.slaves": 0,
+        "clients.normal": facts["buffers"],
+        "cluster.links": 0,
+        "aof.buffer": 0,
+        "lua.caches": ctx.server.scripts.used_bytes,
+        "functions.caches": 0,
+        "streams.opened": ctx.keyspace.block_cache.held,
+    }
     held = ctx.server.holdings.rows()
-    pairs += [(f"overhead.{holder}", size) for holder, size in held.items()]
+    figures |= {f"overhead.{holder}": size for holder, size in held.items()}
     for database in ctx.keyspace.databases:
         if database.values:
-            tables = Map(
-                {
-                    "overhead.hashtable.main": database.values.__sizeof__(),
-                    "overhead.hashtable.expires": database.deadlines.__sizeof__(),
-                }
-            )
-            pairs.append((f"db.{database.index}", tables))
-    pairs += [
-        ("overhead.db.hashtable.lut", 0),
-        ("overhead.db.hashtable.rehashing", 0),
-        ("db.dict.rehashing.count", 0),
-        ("overhead.total", used - dataset),
-        ("keys.count", keys),
-        ("keys.bytes-per-key", dataset // keys if keys else 0),
-        ("dataset.bytes", dataset),
-        ("dataset.percentage", 100 * dataset / max(used, 1)),
-        ("peak.percentage", 100 * used / max(facts["peak"], 1)),
-        ("allocator.allocated", allocated),
-        ("allocator.active", resident),
-        ("allocator.resident", resident),
-        ("allocator.muzzy", 0),
-        ("allocator-fragmentation.ratio", 1.0),  # the heap of Python tells only its whole size
-        ("allocator-fragmentation.bytes", 0),
-        ("allocator-rss.ratio", 1.0),
-        ("allocator-rss.bytes", 0),
-        ("rss-overhead.ratio", 1.0),
-        ("rss-overhead.bytes", 0),
-        ("fragmentation", resident / max(allocated, 1)),
-        ("fragmentation.bytes", resident - allocated),
-    ]
-    return ctx.reply(Map(pairs))
+            figures[f"db.{database.index}"] = {
+                "overhead.hashtable.main": database.values.__sizeof__(),
+                "overhead.hashtable.expires": database.deadlines.__sizeof__(),
+            }
+    figures |= {
+        "overhead.db.hashtable.lut": 0,
+        "overhead.db.hashtable.rehashing": 0,
+        "db.dict.rehashing.count": 0,
+        "overhead.total": used - dataset,
+        "keys.count": keys,
+        "keys.bytes-per-key": dataset // keys if keys else 0,
+        "dataset.bytes": dataset,
+        "dataset.percentage": 100 * dataset / max(used, 1),
+        "peak.percentage": 100 * used / max(facts["peak"], 1),
+        "allocator.allocated": allocated,
+        "allocator.active": resident,
+        "allocator.resident": resident,
+        "allocator.muzzy": 0,
+        "allocator-fragmentation.ratio": 1.0,  # the heap of Python tells only its whole size
+        "allocator-fragmentation.bytes": 0,
+        "allocator-rss.ratio": 1.0,
+        "allocator-rss.bytes": 0,
+        "rss-overhead.ratio": 1.0,
+        "rss-overhead.bytes": 0,
+        "fragmentation": resident / max(allocated, 1),
+        "fragmentation.bytes": resident - allocated,
+    }
+    return ctx.reply(figures)
 
 
 def _sizes(ctx: Context) -> dict[str, int]:

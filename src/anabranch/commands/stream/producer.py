@@ -8,7 +8,6 @@ from anabranch.engine.arguments import id_argument, integer
 from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK
-from anabranch.resp.values import Map
 from anabranch.stream.entry_id import SEQ_BITS
 from anabranch.stream.producer import DURATION_MAX_S, MAXSIZE_MAX
 from anabranch.stream.stream import Stream
@@ -74,13 +73,7 @@ def xidmp_cfgget(ctx: Context, args: list[bytes]) -> bytes:
         if word not in values:
             raise CommandError(b"ERR Unknown parameter '%b'" % raw)
     return ctx.reply(
-        Map(
-            [
-                (word.lower(), value)
-                for word, value in values.items()
-                if not chosen or word in chosen
-            ]
-        )
+        {word.lower(): value for word, value in values.items() if not chosen or word in chosen}
     )
 
 

@@ -10,7 +10,6 @@ from sys import getsizeof
 from typing import NamedTuple
 
 from anabranch.metrics.slowlog import shortened
-from anabranch.resp.values import Map
 
 _GROUPING_MS = 60_000
 _GROUPING_DEPTH = 10  # how many of the newest entries are compared
@@ -77,24 +76,22 @@ class AclLog:
         self._entries.clear()
         self.used_bytes = 0
 
-    def newest(self, count: int, now_ms: int) -> list[Map]:
+    def newest(self, count: int, now_ms: int) -> list[dict[bytes, object]]:
         """At most ``count`` entries in the form of ACL LOG."""
         return [_described(entry, now_ms) for entry in self._entries[:count]]
 
 
-def _described(entry: _CountedDenial, now_ms: int) -> Map:
+def _described(entry: _CountedDenial, now_ms: int) -> dict[bytes, object]:
     reason, context, name, user = entry.what
-    return Map(
-        {
-            b"count": entry.count,
-            b"reason": reason,
-            b"context": context,
-            b"object": name,
-            b"username": user,
-            b"age-seconds": (now_ms - entry.updated_ms) / 1000,
-            b"client-info": entry.client,
-            b"entry-id": entry.id,
-            b"timestamp-created": entry.created_ms,
-            b"timestamp-last-updated": entry.updated_ms,
-        }
-    )
+    return {
+        b"count": entry.count,
+        b"reason": reason,
+        b"context": context,
+        b"object": name,
+        b"username": user,
+        b"age-seconds": (now_ms - entry.updated_ms) / 1000,
+        b"client-info": entry.client,
+        b"entry-id": entry.id,
+        b"timestamp-created": entry.created_ms,
+        b"timestamp-last-updated": entry.updated_ms,
+    }
