@@ -45,9 +45,9 @@ class DataLossError(_Missing):
     """Entries were deleted before they were read."""
 
     advice = (
-        "If the server has yet to receive them, start again when it has; if they are lost, set "
-        "failOnDataLoss=false to go on without them, and nothing is read twice. Raise retention "
-        "where entries were trimmed."
+        "Set failOnDataLoss=false to go on without what is lost, and nothing is read twice; start "
+        "again when the server has what it has yet to receive; raise retention where entries were "
+        "trimmed."
     )
 
 
