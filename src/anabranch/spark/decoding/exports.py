@@ -332,7 +332,7 @@ class _Chunks:
     def ends(self) -> Ints:
         """Where each entry ends in the joined data; raises `MalformedReply`."""
         counts, _, _, lacking, stops = self._columns
-        ends = self._numbers(-1).astype(np.int64) + np.repeat(lacking, counts)
+        ends: Ints = self._numbers(-1).astype(np.int64) + np.repeat(lacking, counts)
         if (ends[np.cumsum(counts) - 1] != stops).any():
             raise MalformedReply(_DISAGREE)
         return ends
@@ -397,7 +397,7 @@ class _Nodes:
         if self.is_table:
             return np.repeat(self._stops, self._count)
         sizes = self._sizes().view(f"<u{_SIZES[self._code]}")
-        ends = np.cumsum(sizes, axis=1, dtype=np.int64) + self.begins[:, None]
+        ends: Ints = np.cumsum(sizes, axis=1, dtype=np.int64) + self.begins[:, None]
         if (ends[:, -1] != self._stops).any():
             raise MalformedReply(_DISAGREE)
         return ends.ravel()
