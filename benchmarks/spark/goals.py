@@ -30,7 +30,7 @@ GOALS = {
     "commands of an idle query": Goal(10.0),
     "maxEntriesPerTrigger, per batch": Goal(5.0),
     "audit of two regions": Goal(5.0),
-    "first result of a command": Goal(12.0),
+    "first result of a program": Goal(12.0),
     "archive without Java": Goal(3.0),
     "verify without Java": Goal(3.0),
     "compact without Java": Goal(3.0),

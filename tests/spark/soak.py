@@ -66,8 +66,8 @@ _BEHIND = "anabranch.spark.reading.losses.ServerBehindError: "
 _NOT_STARTED = "Python worker failed to connect back"
 
 
-REMEMBERED = ("IDMP-DURATION", "86400", "IDMP-MAXSIZE", "10000")
-"""How long and how many idempotent IDs of the producers are known."""
+SETTINGS = ("--appendfsync", "always", "--stream-idmp-duration", "86400")
+"""Of all servers: a producer repeats a round after minutes if the machine stands still so long."""
 
 
 class Producer:
@@ -144,8 +144,6 @@ class Producer:
             for n in range(self.written, self.written + ROUND):
                 words = ("IDMP", f"p{self.name}", str(n), "*", "n", str(n))
                 pipe.execute_command("XADD", "s", *words)
-            if not self.written:  # a busy machine may keep the next try waiting for minutes
-                pipe.execute_command("XCFGSET", "s", *REMEMBERED)
             pipe.info("replication")
             *_, facts = pipe.execute()
             self.written += ROUND
@@ -365,7 +363,7 @@ def soak_regions(
 ) -> str:
     """The reader that moves."""
     query = Query(place, share)
-    with RegionProcesses(place / "regions", ("eu", "us", "ap"), "--appendfsync", "always") as all_:
+    with RegionProcesses(place / "regions", ("eu", "us", "ap"), *SETTINGS) as all_:
         producers = [Producer(each, str(each.number)) for each in all_.servers]
         for each in producers:
             each.start()
@@ -446,7 +444,7 @@ def soak_restores(
     query = Query(place, share)
     events: Counter[str] = Counter()
     progress = Progress(query, events)
-    with SetBackServer(place / "server", ["--appendfsync", "always"]) as server:
+    with SetBackServer(place / "server", SETTINGS) as server:
         producer = Producer(server, "")
         producer.start()
         end = time.monotonic() + seconds

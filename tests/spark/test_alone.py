@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from anabranch.spark.jobs.archive import Archived, archive
-from anabranch.spark.jobs.signatures import JobStep
 from anabranch.spark.jobs.verify import verify
 from anabranch.spark.lake.files import LakeError
 from anabranch.spark.lake.table import Lake
@@ -64,7 +63,7 @@ def test_runs_of_spark_and_runs_without_go_on_for_each_other(
             session,
             tmp_path,
             options=options_of(ours),
-            progress=lambda step: steps.append(step.text),
+            progress=steps.append,
         )
         assert (done.entries, done.total) == (ROWS, (number + 1) * ROWS)
         assert numbers(tmp_path) == list(range(done.total))
@@ -92,11 +91,11 @@ def test_a_run_that_goes_on_begins_again_after_a_failure_and_ends_when_it_is_tol
             raise failure
         return commit(lake, *given)  # type: ignore[arg-type]
 
-    def say(step: JobStep) -> None:
-        steps.append(step.text)
-        if step.text == "batch 3: 20 entries, 0 left":
+    def say(step: str) -> None:
+        steps.append(step)
+        if step == "batch 3: 20 entries, 0 left":
             fill(ours, "s", 5)
-        elif step.text.startswith("batch 4: 5 entries"):
+        elif step.startswith("batch 4: 5 entries"):
             stop.set()
 
     monkeypatch.setattr(Lake, "commit", failing)

@@ -73,7 +73,6 @@ def test_what_was_archived_merged_and_verified_is_the_same_elsewhere(
     spark: SparkSession, ours: AnabranchServer, other: AnabranchServer, tmp_path: Path
 ) -> None:
     from anabranch.spark.jobs.compact import compact
-    from anabranch.spark.jobs.signatures import JobStep
     from anabranch.spark.jobs.verify import verify
     from anabranch.spark.lake.table import Lake
     from examples.spark.replay import table_of
@@ -82,7 +81,7 @@ def test_what_was_archived_merged_and_verified_is_the_same_elsewhere(
     fill_both(ours)
     assert archived(spark, ours, tmp_path).entries == ROWS + 500
     before = Lake(tmp_path).files()
-    seen: list[JobStep] = []
+    seen: list[str] = []
     reader = table_of(spark, tmp_path)
     rows = seen_by(reader)
     assert seen_by_duckdb(tmp_path) == seen_by_polars(tmp_path) == rows
@@ -96,7 +95,7 @@ def test_what_was_archived_merged_and_verified_is_the_same_elsewhere(
     assert (done.findings, done.removed, seen[-1]) == (
         (),
         0,
-        (f"{done.made} of {done.made} days merged", done.made),
+        f"{done.made} of {done.made} days merged",
     )
     assert compact(None, tmp_path, retain_hours=0).removed == done.merged
     assert not any((tmp_path / each.path).exists() for each in set(before) - set(after))

@@ -61,23 +61,18 @@ _SIZE_BYTES: Final = {
 }
 
 
-def _measured(value: str, units: Mapping[str, int]) -> int | None:
-    match = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip().lower(), re.ASCII)
-    return int(match[1]) * units[match[2]] if match and match[2] in units else None
+def _measured(units: Mapping[str, int], least: int, what: str) -> Callable[[str], int]:
+    def parse(value: str) -> int:
+        match = re.fullmatch(r"(\d+)\s*([a-z]*)", value.strip().lower(), re.ASCII)
+        if match is None or match[2] not in units or int(match[1]) < least:
+            raise OptionError(f"{what} is needed, not {value!r}")
+        return int(match[1]) * units[match[2]]
+
+    return parse
 
 
-def _duration_ms(value: str) -> int:
-    found = _measured(value, _DURATION_MS)
-    if found is None:
-        raise OptionError(f"a duration such as 500ms, 30s or 15m is needed, not {value!r}")
-    return found
-
-
-def _size(value: str) -> int:
-    found = _measured(value, _SIZE_BYTES)
-    if not found:
-        raise OptionError(f"a size such as 512k or 8m is needed, not {value!r}")
-    return found
+_duration_ms: Final = _measured(_DURATION_MS, 0, "a duration such as 500ms, 30s or 15m")
+_size: Final = _measured(_SIZE_BYTES, 1, "a size such as 512k or 8m")
 
 
 def _names(value: str) -> tuple[str, ...]:

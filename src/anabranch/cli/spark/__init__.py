@@ -24,7 +24,7 @@ from anabranch.cli.options import FiniteRange
 from anabranch.cli.spark.results import findings_of, tell
 from anabranch.cli.spark.running import run
 from anabranch.errors import AnabranchError
-from anabranch.spark.jobs.signatures import JOBS, ArchiveJob, JobSignature, JobStep
+from anabranch.spark.jobs.signatures import JOBS, ArchiveJob, JobSignature
 from anabranch.spark.options import OptionError
 
 __all__ = ["command"]
@@ -140,7 +140,7 @@ class _JobCommand(click.Command):
         master = given.pop("master") if self._signature.takes_session else None
         try:
             job = getattr(import_module(f"anabranch.spark.jobs.{self.name}"), str(self.name))
-            given["progress"] = _say
+            given["progress"] = partial(print, file=sys.stderr, flush=True)
             signature = self._signature(**given)
             if isinstance(signature, ArchiveJob):
                 given["stop"] = signature.stop
@@ -153,11 +153,6 @@ class _JobCommand(click.Command):
             raise Failed(str(problem)) from None
         if findings_of(result):
             raise SystemExit(1)
-
-
-def _say(step: JobStep) -> None:
-    """Say how far a job is."""
-    print(step.text, file=sys.stderr, flush=True)
 
 
 for _each in JOBS:

@@ -15,9 +15,9 @@ import os
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import redis
 from redis.backoff import NoBackoff
@@ -37,6 +37,7 @@ from anabranch.spark.options import ServerOptions
 from anabranch.spark.reading.offsets import LogBounds, LogCursor
 
 Word = bytes | str | int
+_Result = TypeVar("_Result")
 
 _IDLE_SECONDS: Final = 5.0  # a connection that was unused for longer is checked with PING
 _IDLE_MAX: Final = 8  # connections kept per address
@@ -124,22 +125,31 @@ class ServerClient:
         Raises `ServerUnreachable`; then it is unknown
         which commands took effect.
         """
-        for is_last in self.attempts():
-            try:
-                self._send(commands)
-                return [self.receive(wait_ms) for _ in commands]
-            except ServerUnreachable:
-                if not repeatable or is_last:
-                    raise
-            self.revive()
-        raise AssertionError("unreachable")
 
-    def attempts(self) -> Iterator[bool]:
-        """As many as the options allow, with growing pauses between; True: this is the last."""
-        for number in range(self._options.retries + 1):
-            if number:
-                time.sleep(self._options.retry_interval_ms * 2 ** (number - 1) / 1000)
-            yield number == self._options.retries
+        def exchanged() -> list[Any]:
+            self._send(commands)
+            return [self.receive(wait_ms) for _ in commands]
+
+        return self.tried(exchanged, repeatable=repeatable)
+
+    def tried(
+        self,
+        action: Callable[[], _Result],
+        *,
+        repeatable: bool = True,
+        between: Callable[[], object] | None = None,
+    ) -> _Result:
+        """The result of an action, tried as often as the options allow, with growing pauses.
+
+        `between` prepares the next attempt; by default it makes another connection. Raises
+        `ServerUnreachable`, as the action and `between` do.
+        """
+        for left in range(self._options.retries if repeatable else 0, 0, -1):
+            with suppress(ServerUnreachable):
+                return action()
+            time.sleep(self._options.retry_interval_ms * 2 ** (self._options.retries - left) / 1000)
+            (between or self.revive)()
+        return action()
 
     def ask(self, commands: Sequence[Iterable[Word]]) -> list[Any]:
         """Replies to commands that only read; None where a key or a group does not exist.
@@ -234,8 +244,12 @@ class ServerClient:
         self._connected()
         if self._has_bulk is None:
             (reply,) = self.pipeline([("AB.OFFSETS", "STREAMS", "")], repeatable=True)
-            if not isinstance(reply, redis.RedisError) or _is_about_keys(reply):
-                self._has_bulk = True  # a user with access to some keys only may not use this key
+            # A user with access to some keys only may run the command, and not with this key.
+            is_about_keys = isinstance(reply, NoPermissionError) and not _NO_COMMAND.match(
+                str(reply)
+            )
+            if is_about_keys or not isinstance(reply, redis.RedisError):
+                self._has_bulk = True
             elif "unknown command" in str(reply):
                 self._has_bulk = False
             else:
@@ -271,14 +285,7 @@ class ServerClient:
         if self._connection is not None and time.monotonic() - self._used > _IDLE_SECONDS:
             with suppress(ServerUnreachable):
                 self.pipeline([("PING",)])
-        for is_last in self.attempts():
-            try:
-                self._connected()
-            except ServerUnreachable:
-                if is_last:
-                    raise
-            else:
-                return
+        self.tried(self._connected, between=lambda: None)
 
     def _connected(self) -> Connection:
         if self._connection is None:
@@ -380,11 +387,6 @@ def explained(error: Exception) -> str:
     else:
         hint = ""
     return f"{text}{hint}"
-
-
-def _is_about_keys(error: redis.RedisError) -> bool:
-    """Whether a user may run the command, and not with these keys."""
-    return isinstance(error, NoPermissionError) and _NO_COMMAND.match(str(error)) is None
 
 
 def _open(options: ServerOptions) -> Connection:

@@ -173,10 +173,12 @@ class Projection:
 
     def time_only(self, ms: int) -> pa.RecordBatch:
         """One row with this time in column ``ts``, and NULL elsewhere."""
+        return self._rows(1, {"ts": pa.array([ms * 1000])})
+
+    def _rows(self, count: int, values: Mapping[str, pa.Array]) -> pa.RecordBatch:
+        """So many rows with these values, and NULL in all other columns."""
         columns = [
-            pa.array([ms * 1000 if each.name == "ts" else None], pa.int64()).cast(each.type)
-            if each.name == "ts"
-            else pa.nulls(1, each.type)
+            values[each.name].cast(each.type) if each.name in values else pa.nulls(count, each.type)
             for each in self.schema
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
@@ -194,21 +196,9 @@ class Projection:
         """A row for each position of removed entries."""
         for first in range(removal.first, removal.stop, _REMOVED_ROWS):
             positions = np.arange(first, min(first + _REMOVED_ROWS, removal.stop))
-            count = len(positions)
-            values = {
-                "stream": removal.stream,
-                "region": removal.region,
-                CHANGE: removal.kind,
-            }
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array(positions)
-                    if each.name == "position"
-                    else pa.repeat(pa.scalar(values.get(each.name), each.type), count)
-                    for each in self.schema
-                ],
-                schema=self.schema,
-            )
+            same = {"stream": removal.stream, "region": removal.region, CHANGE: removal.kind}
+            values = {name: pa.repeat(text, len(positions)) for name, text in same.items()}
+            yield self._rows(len(positions), {"position": pa.array(positions), **values})
 
 
 # ---------------------------------------------------------------------------------------- reserved

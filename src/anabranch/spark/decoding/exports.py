@@ -9,8 +9,7 @@ copied, except to decompress them.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -27,7 +26,9 @@ _CHUNK: Final = struct.Struct("<IBBBBQQQQ")
 _PACKED, _PLAIN, _NODE = 0, 1, 2
 _HAS_POSITIONS: Final = 1
 _WORD_BYTES: Final = 8
-_NODE_HEAD: Final = struct.Struct("<QQIBB")
+_NODE_HEAD: Final = np.dtype(
+    [("ms", "<u8"), ("word", "<u8"), ("count", "<u4"), ("code", "u1"), ("written", "u1")]
+)
 _SHORT: Final = struct.Struct("<H")
 _SEQ_BITS: Final = 24
 _SIZES: Final = {ord("B"): 1, ord("H"): 2, ord("Q"): 8}
@@ -49,13 +50,8 @@ class MalformedReply(AnabranchError):
     """An export is malformed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Alike:
-    """Entries with the same names; where the values of each field begin and end."""
-
-    rows: Ints
-    names: list[bytes]
-    spans: list[tuple[Ints, Ints]]
+Alike = tuple[Ints, list[bytes], list[tuple[Ints, Ints]]]
+"""Rows of entries with the same names; the names; where the values of each begin and end."""
 
 
 class Export:
@@ -69,14 +65,15 @@ class Export:
         """Raises `MalformedReply` if fragments do not end where their chunk does."""
         self.parts = parts
         """Of each reply: how many entries, and the position of the next one."""
-        self.whole = parser.open_nodes()
-        """The joined data with `PADDING`, if they are in one piece already."""
-        self.data = parser.data
-        self.begins = parser.begins
-        """Of each chunk the first row, and where its entries begin in the joined data."""
-        self._groups = groups = [*parser.groups.values()]
-        tables = (each for each in groups if isinstance(each, _Nodes) and each.is_table)
-        self.tables = [each.table() for each in tables]
+        self.data = parser.joined()
+        """What all chunks have, one behind the other, and `PADDING`."""
+        self._groups = groups = parser.grouped(self.data)
+        self.first_rows, self.begins = np.array(parser.begins, np.int64).reshape(-1, 2).T
+        """Of each chunk the first row, and where its entries begin in the data."""
+        nodes = [each for each in groups if isinstance(each, _Nodes)]
+        for each in nodes:
+            self.begins[each.chunks] = each.begins
+        self.tables = [each.table() for each in nodes if each.is_table]
         if len(self.tables) < len(groups):
             _ = self.ends
 
@@ -172,14 +169,13 @@ class _Parser:
     """Collects chunks in groups of one form."""
 
     def __init__(self) -> None:
-        self.groups: dict[tuple[Any, ...], _Chunks | _Nodes] = {}
-        self.data: list[memoryview] = []
         self.begins: list[tuple[int, int]] = []
         self.rows = 0
+        self._chunks: dict[tuple[int, int, int], _Chunks] = {}
+        self._nodes: list[tuple[int, ...]] = []  # chunk, row, entries, first position, begin, end
+        self._frames: list[memoryview] = []
+        self._pieces: list[memoryview | int] = []  # data, or the size of opened nodes
         self._joined = 0
-        self._frames: list[
-            tuple[int, int, int]
-        ] = []  # number of the chunk, entries, first position
 
     def read(self, payload: memoryview, at: int) -> int:
         """Take a chunk that begins at an offset; returns where the next one does."""
@@ -189,73 +185,90 @@ class _Parser:
         at += _CHUNK.size
         if not count:
             raise MalformedReply(_DISAGREE)
-        self.begins.append((self.rows, self._joined))
         if form == _NODE:
-            entries = payload[at : (at := at + size)]
-            self._frames.append((len(self.data), count, first))
-            size = zstandard.frame_content_size(entries)
+            frame = payload[at : (at := at + size)]
+            size = zstandard.frame_content_size(frame)
+            if size < _NODE_HEAD.itemsize:
+                raise MalformedReply(_DISAGREE)
+            place = self._joined, self._joined + size
+            self._nodes.append((len(self.begins), self.rows, count, first, *place))
+            self._frames.append(frame)
+            before = self._pieces.pop() if self._pieces else 0
+            self._pieces += [before + size] if isinstance(before, int) else [before, size]
         else:
-            chunks = self.groups.get((form, width, flags))
-            if not isinstance(chunks, _Chunks):
-                chunks = self.groups[form, width, flags] = _Chunks(form, width, flags)
+            kind = form, width, flags
+            chunks = self._chunks.get(kind)
+            if chunks is None:
+                chunks = self._chunks[kind] = _Chunks(*kind)
             stop = self._joined + size
             facts = count, self.rows, first, self._joined - end_base, stop
             at = chunks.add(facts, base_ms, payload, at)
-            entries = payload[at : (at := at + size)]
-        self.data.append(entries)
+            self._pieces.append(payload[at : (at := at + size)])
+        self.begins.append((self.rows, self._joined))
         self._joined += size
         self.rows += count
         return at
 
-    def open_nodes(self) -> bytes | None:
-        """Take nodes out of their zstd frames; returns the joined data if there is nothing else.
+    def joined(self) -> bytes:
+        """The data of all chunks, with `PADDING`; nodes are taken out of their zstd frames.
 
         As one stream this takes a third of the time that it takes frame by frame.
         """
-        frames = [self.data[number] for number, _, _ in self._frames]
-        sizes = [zstandard.frame_content_size(each) for each in frames]
+        if not self._frames:
+            return b"".join([*self._views(b""), PADDING])
         stream = zstandard.ZstdDecompressor().stream_reader(
-            b"".join([*frames, _PADDING_FRAME]), read_across_frames=True
+            b"".join([*self._frames, _PADDING_FRAME]), read_across_frames=True
         )
-        total = sum(sizes) + len(PADDING)
-        opened = stream.read(total) if min(sizes, default=-1) >= 0 else b""
-        if frames and not (len(opened) == total and opened.endswith(PADDING)):
+        total = sum(each for each in self._pieces if isinstance(each, int)) + len(PADDING)
+        opened = stream.read(total)
+        if len(opened) != total or not opened.endswith(PADDING):
             raise MalformedReply(_DISAGREE)
-        at, whole = 0, memoryview(opened)
-        for (number, count, first), size in zip(self._frames, sizes, strict=True):
-            self.data[number] = whole[at : (at := at + size)]
-            self._node(number, count, first)
-        return opened if frames and len(frames) == len(self.data) else None
+        if len(self._pieces) == 1:
+            return opened
+        return b"".join([*self._views(opened), PADDING])
 
-    def _node(self, number: int, count: int, first: int) -> None:
-        """Take a node as the server holds it.
+    def _views(self, opened: bytes) -> Iterator[memoryview]:
+        at = 0
+        for each in self._pieces:
+            if isinstance(each, int):
+                yield memoryview(opened)[at : (at := at + each)]
+            else:
+                yield each
 
-        Its entries are fragments, or columns without their schema and sizes.
+    def grouped(self, data: bytes) -> list[_Chunks | _Nodes]:
+        """All chunks by their form; raises `MalformedReply`.
+
+        Entries of a node are fragments, or columns without their schema and sizes.
         """
-        whole = self.data[number]
-        row, begin = self.begins[number]
-        base_ms, word, known, code, written = _NODE_HEAD.unpack_from(whole)
-        is_known = count <= _COLUMNS_MAX if code == _COLUMNS else code in _SIZES
-        if known != count or not is_known:
+        groups: list[_Chunks | _Nodes] = [*self._chunks.values()]
+        if not self._nodes:
+            return groups
+        nodes = np.array(self._nodes, np.int64)
+        heads = _taken(data, nodes[:, 4], _NODE_HEAD.itemsize).view(_NODE_HEAD)[:, 0]
+        if (heads["count"] != nodes[:, 2]).any():
             raise MalformedReply(_DISAGREE)
-        planes_at = at = _NODE_HEAD.size
-        at += count * written.bit_count()
-        planes = whole[planes_at:at]
-        schema = b""
-        if code == _COLUMNS:
-            schema_at = at + _SHORT.size
-            at = schema_at + _SHORT.unpack_from(whole, at)[0]
-            schema = whole[schema_at:at].tobytes()
-        form = count, code, schema
-        nodes = self.groups.get(form)
-        if not isinstance(nodes, _Nodes):
-            nodes = self.groups[form] = _Nodes(*form)
-        end = at + nodes.sizes_bytes
-        if end > len(whole):
-            raise MalformedReply(_DISAGREE)
-        self.begins[number] = row, begin + end
-        facts = base_ms, word, first, begin + end, len(whole) - end, row, written
-        nodes.add(facts, planes, whole[at:end])
+        forms: dict[tuple[int, int, int, bytes], list[int]] = {}
+        kinds = (heads[name].tolist() for name in ("count", "code", "written"))
+        for number, (count, code, written) in enumerate(zip(*kinds, strict=True)):
+            schema = b""
+            if code == _COLUMNS:
+                at = self._nodes[number][4] + _NODE_HEAD.itemsize + count * written.bit_count()
+                if count > _COLUMNS_MAX:
+                    raise MalformedReply(_DISAGREE)
+                schema = data[at : at + _SHORT.size + _SHORT.unpack_from(data, at)[0]]
+            elif code not in _SIZES:
+                raise MalformedReply(_DISAGREE)
+            forms.setdefault((count, code, written, schema), []).append(number)
+        groups += [_Nodes(data, form, nodes[some], heads[some]) for form, some in forms.items()]
+        return groups
+
+
+def _taken(data: bytes, at: Ints, size: int) -> npt.NDArray[np.uint8]:
+    """So many bytes from each place on, a row for each; there must be as many."""
+    if not size:
+        return np.empty((len(at), 0), np.uint8)
+    whole = np.ndarray((len(data) - size + 1,), f"V{size}", data, strides=(1,))
+    return whole[at].view(np.uint8).reshape(len(at), size)
 
 
 class _Chunks:
@@ -267,13 +280,14 @@ class _Chunks:
             raise MalformedReply(f"the reply of AB.EXPORT has IDs in an unknown form ({form})")
         if width not in (2, 8):
             raise MalformedReply(f"the reply of AB.EXPORT has ends of {width} bytes")
-        self._form, self._width, self._has_positions = form, width, flags & _HAS_POSITIONS
+        ids = 1 + (form == _PLAIN)
+        self._has_positions = flags & _HAS_POSITIONS
+        self._widths = [8] * (ids + self._has_positions) + [width]
+        """Of the numbers in each array: IDs, packed or in halves, maybe positions, ends."""
+        self._arrays: list[list[memoryview]] = [[] for _ in self._widths]
+        self._is_packed = ids == 1
         self._base_ms: list[int] = []
         self._facts: list[tuple[int, ...]] = []
-        self._ms: list[memoryview] = []  # packed IDs are here as a whole
-        self._seq: list[memoryview] = []
-        self._positions: list[memoryview] = []
-        self._ends: list[memoryview] = []
 
     def add(self, facts: tuple[int, ...], base_ms: int, payload: memoryview, at: int) -> int:
         """Collect a chunk whose arrays begin at an offset; returns where its data do.
@@ -282,126 +296,116 @@ class _Chunks:
         """
         self._base_ms.append(base_ms)
         self._facts.append(facts)
-        count, *_ = facts
-        size = 8 * count
-        self._ms.append(payload[at : (at := at + size)])
-        if self._form == _PLAIN:
-            self._seq.append(payload[at : (at := at + size)])
-        if self._has_positions:
-            self._positions.append(payload[at : (at := at + size)])
-        self._ends.append(payload[at : (at := at + self._width * count)])
+        for array, width in zip(self._arrays, self._widths, strict=True):
+            array.append(payload[at : (at := at + width * facts[0])])
         return at
 
     @cached_property
     def _columns(self) -> Ints:
         return np.array(self._facts, np.int64).T
 
+    def _numbers(self, array: int) -> npt.NDArray[Any]:
+        return np.frombuffer(b"".join(self._arrays[array]), f"<u{self._widths[array]}")
+
     @cached_property
     def rows(self) -> Ints:
         """The rows of the entries."""
         counts, rows, *_ = self._columns
-        return _upwards(rows, counts)
+        return upwards(rows, counts)
 
     def ids(self) -> Ids:
         """Of each entry."""
-        if self._form == _PLAIN:
-            ms = np.frombuffer(b"".join(self._ms), "<u8")
-            return ms, np.frombuffer(b"".join(self._seq), "<u8")
-        words = np.frombuffer(b"".join(self._ms), "<u8")
+        first = self._numbers(0)
+        if not self._is_packed:
+            return first, self._numbers(1)
         base_ms = np.array(self._base_ms, np.uint64)
-        ms = (words >> np.uint64(_SEQ_BITS)) + np.repeat(base_ms, self._columns[0])
-        return ms, words & np.uint64((1 << _SEQ_BITS) - 1)
+        ms = (first >> np.uint64(_SEQ_BITS)) + np.repeat(base_ms, self._columns[0])
+        return ms, first & np.uint64((1 << _SEQ_BITS) - 1)
 
     def positions(self) -> Ints:
         """Of each entry."""
         if self._has_positions:
-            return np.frombuffer(b"".join(self._positions), "<i8")
+            return self._numbers(-2).astype(np.int64)
         counts, _, firsts, *_ = self._columns
-        return _upwards(firsts, counts)
+        return upwards(firsts, counts)
 
     def ends(self) -> Ints:
         """Where each entry ends in the joined data; raises `MalformedReply`."""
         counts, _, _, lacking, stops = self._columns
-        ends = np.frombuffer(b"".join(self._ends), f"<u{self._width}").astype(np.int64)
-        ends += np.repeat(lacking, counts)
-        return _checked(ends, counts, stops)
+        ends: Ints = self._numbers(-1).astype(np.int64) + np.repeat(lacking, counts)
+        if (ends[np.cumsum(counts) - 1] != stops).any():
+            raise MalformedReply(_DISAGREE)
+        return ends
 
 
 class _Nodes:
     """Nodes of one form, whose entries are fragments or columns."""
 
-    def __init__(self, count: int, code: int, schema: bytes) -> None:
-        """How many entries, type of the sizes or columns, the schema."""
-        self._count, self._code = count, code
-        self.is_table = code == _COLUMNS
-        self._names, self._widths = _names_of(schema)
-        self.sizes_bytes = count * _SIZES.get(code, 0)
-        if self.is_table:
-            self.sizes_bytes = sum([count * width or _SHORT.size for width in self._widths])
-        self._facts: list[tuple[int, ...]] = []
-        self._sizes: list[memoryview] = []
-        self._planes: list[memoryview] = []
+    def __init__(
+        self, data: bytes, form: tuple[int, int, int, bytes], nodes: Ints, heads: Any
+    ) -> None:
+        """`form`: how many entries, type of sizes or columns, which bytes of IDs, the schema.
 
-    def add(self, facts: tuple[int, ...], planes: memoryview, sizes: memoryview) -> None:
-        """Collect a node.
-
-        `facts`: base of milliseconds, first word, first position, bytes of entries before its own,
-        bytes of its own, rows before its own, which bytes of words are written. `planes`: of these
-        those of all words, then the next ones; nothing if IDs are a run.
+        `nodes`: of each node the number of its chunk, its first row, how many entries, the first
+        position, and where it begins and ends in the data. Raises `MalformedReply`.
         """
-        self._facts.append(facts)
-        self._planes.append(planes)
-        self._sizes.append(sizes)
-
-    @cached_property
-    def _columns(self) -> tuple[npt.NDArray[np.uint64], ...]:
-        return tuple(np.array(self._facts, np.uint64).T[:, :, None])
+        self._data, self._heads = data, heads
+        self._count, self._code, self._written, schema = form
+        self.is_table = self._code == _COLUMNS
+        self._names, self._widths = _names_of(schema[_SHORT.size :])
+        self.chunks, self._rows, _, self._firsts, begins, self._stops = nodes.T
+        self._planes_at = begins + _NODE_HEAD.itemsize
+        self._sizes_at = self._planes_at + self._count * self._written.bit_count() + len(schema)
+        self._sizes_bytes = self._count * _SIZES.get(self._code, 0)
+        if self.is_table:
+            self._sizes_bytes = sum([self._count * width or _SHORT.size for width in self._widths])
+        self.begins = self._sizes_at + self._sizes_bytes
+        """Where the entries of each node begin in the data."""
+        if (self.begins > self._stops).any():
+            raise MalformedReply(_DISAGREE)
 
     @cached_property
     def rows(self) -> Ints:
         """The rows of the entries."""
-        return (self._columns[5].astype(np.int64) + np.arange(self._count)).ravel()
+        return self._upwards(self._rows)
+
+    def _upwards(self, firsts: Ints) -> Ints:
+        return (firsts[:, None] + np.arange(self._count)).ravel()
 
     def ids(self) -> Ids:
-        """Of each entry."""
-        base_ms, word, *_ = self._columns
-        words: Any = word + np.arange(self._count, dtype=np.uint64)
-        forms = [facts[-1] for facts in self._facts]
-        for form in set(forms) - {0}:
-            nodes = [node for node, other in enumerate(forms) if other == form]
-            places = [byte for byte in range(_WORD_BYTES) if form >> byte & 1]
-            planes = np.zeros((len(nodes), _WORD_BYTES, self._count), np.uint8)
-            some = np.frombuffer(b"".join([self._planes[node] for node in nodes]), np.uint8)
+        """Of each entry; those of a node are a run, or the bytes of words that are not 0."""
+        words: Any = self._heads["word"][:, None] + np.arange(self._count, dtype=np.uint64)
+        if self._written:
+            places = [byte for byte in range(_WORD_BYTES) if self._written >> byte & 1]
+            planes = np.zeros((len(words), _WORD_BYTES, self._count), np.uint8)
+            some = _taken(self._data, self._planes_at, len(places) * self._count)
             planes[:, places] = some.reshape(-1, len(places), self._count)
-            words[nodes] = np.ascontiguousarray(planes.transpose(0, 2, 1)).view("<u8")[:, :, 0]
-        ms = (words >> np.uint64(_SEQ_BITS)) + base_ms
+            words = np.ascontiguousarray(planes.transpose(0, 2, 1)).view("<u8")[:, :, 0]
+        ms = (words >> np.uint64(_SEQ_BITS)) + self._heads["ms"][:, None]
         return ms.ravel(), (words & np.uint64((1 << _SEQ_BITS) - 1)).ravel()
 
     def positions(self) -> Ints:
         """Of each entry."""
-        return (self._columns[2].astype(np.int64) + np.arange(self._count)).ravel()
+        return self._upwards(self._firsts)
 
-    @property
-    def _stretches(self) -> tuple[Ints, Ints]:
-        """Where the entries of each node begin and end in the joined data."""
-        joined, size = self._columns[3:5]
-        return joined.astype(np.int64), (joined + size).astype(np.int64)
+    def _sizes(self) -> npt.NDArray[np.uint8]:
+        """The bytes of the sizes, a row for each node."""
+        return _taken(self._data, self._sizes_at, self._sizes_bytes)
 
     def ends(self) -> Ints:
         """Where each entry ends in the joined data, or its node; raises `MalformedReply`."""
-        begins, stops = self._stretches
         if self.is_table:
-            return np.repeat(stops, self._count)
-        sizes = np.frombuffer(b"".join(self._sizes), f"<u{_SIZES[self._code]}")
-        ends = begins + np.cumsum(sizes.reshape(-1, self._count), axis=1, dtype=np.int64)
-        return _checked(ends.ravel(), np.full(len(stops), self._count), stops.ravel())
+            return np.repeat(self._stops, self._count)
+        sizes = self._sizes().view(f"<u{_SIZES[self._code]}")
+        ends: Ints = np.cumsum(sizes, axis=1, dtype=np.int64) + self.begins[:, None]
+        if (ends[:, -1] != self._stops).any():
+            raise MalformedReply(_DISAGREE)
+        return ends.ravel()
 
     def table(self) -> Alike:
         """The entries, if they are columns; raises `MalformedReply`."""
-        count = self._count
-        plain = np.frombuffer(b"".join(self._sizes), np.uint8).reshape(-1, self.sizes_bytes)
-        end, stops = self._stretches
-        at = 0
+        count, plain = self._count, self._sizes()
+        end, at = self.begins[:, None], 0
         spans = []
         for width in self._widths:
             upto = at + (count * width or _SHORT.size)
@@ -411,22 +415,15 @@ class _Nodes:
             ends = np.cumsum(sizes, axis=1) + end
             spans.append(((ends - sizes).ravel(), ends.ravel()))
             end = ends[:, -1:]
-        if (end != stops).any():
+        if (end[:, 0] != self._stops).any():
             raise MalformedReply(_DISAGREE)
-        return Alike(self.rows, self._names, spans)
+        return self.rows, self._names, spans
 
 
-def _upwards(firsts: Ints, counts: Ints) -> Ints:
+def upwards(firsts: Ints, counts: Ints) -> Ints:
     """From each number on so many."""
     offsets: Ints = firsts - (np.cumsum(counts) - counts)
     return np.arange(int(counts.sum())) + np.repeat(offsets, counts)
-
-
-def _checked(ends: Ints, counts: Ints, stops: Ints) -> Ints:
-    """Where entries end, if the last one of each chunk ends there."""
-    if (ends[np.cumsum(counts) - 1] != stops).any():
-        raise MalformedReply(_DISAGREE)
-    return ends
 
 
 def _names_of(schema: bytes) -> tuple[list[bytes], list[int]]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 import hiredis
@@ -24,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.spark.decoding.exports import PADDING, Alike, Export, Ids, Ints, MalformedReply
+from anabranch.spark.decoding.exports import Export, Ids, Ints, MalformedReply, upwards
 
 _STEPS: Final = 16
 """Entries with more fields are parsed where that is expected to take less time than more steps."""
@@ -81,7 +82,7 @@ class WireEntries:
 
         Raises `MalformedReply` for more than Arrow can hold.
         """
-        data = b"".join([*export.data, PADDING]) if export.whole is None else export.whole
+        data = export.data
         if len(data) > _BYTES_MAX:
             raise MalformedReply("entries of more than 2 GiB in one piece: set maxBatchBytes lower")
         self._export = export
@@ -116,11 +117,7 @@ class WireEntries:
         """For each name a binary array: the first value of that field, null without one."""
         wanted = {name: number for number, name in enumerate(dict.fromkeys(names))}
         found = _FirstValues(wanted, len(self))
-        for table in self._tables:
-            for name, (begins, ends) in zip(table.names, table.spans, strict=True):
-                if name in wanted:
-                    found.add(_Fields(table.rows, 0, [name], 0, begins, ends))
-        for fields in self._walk(found):
+        for fields in chain(self._of_tables(), self._walk(found)):
             found.add(fields)
         columns = [
             self._gather(begins, ends, begins < 0)
@@ -130,43 +127,43 @@ class WireEntries:
 
     def fields(self) -> tuple[Ints, pa.Array, pa.Array]:
         """All fields in their order: where each entry's begin (and the end), names, values."""
-        every = [fields for table in self._tables for fields in _of_table(table)]
-        every += self._walk()
+        every = [*self._of_tables(), *self._walk()]
         counts = np.zeros(len(self), np.int64)
         for each in every:
-            np.add.at(counts, each.rows, 1)
+            counts += np.bincount(each.rows, minlength=len(self))
         offsets = np.zeros(len(self) + 1, np.int64)
         np.cumsum(counts, out=offsets[1:])
-        # `_gather` needs places that ascend, as they do within a step. So values are gathered
-        # step by step, and then put into the order of the entries.
         known: list[bytes] = []
         name_of = np.empty(int(offsets[-1]), np.int32)
-        place_of = np.empty(int(offsets[-1]), np.int32)
-        values: list[pa.Array] = []
-        done = 0
+        begins, ends = (np.empty(len(name_of), np.int64) for _ in range(2))
         for each in every:
             at = offsets[each.rows] + each.ranks
             name_of[at] = each.codes + np.int64(len(known))
             known += each.names
-            place_of[at] = np.arange(done, done + len(at), dtype=np.int32)
-            done += len(at)
-            values.append(self._gather(each.begins, each.ends))
-        joined = pa.concat_arrays(values) if values else pa.array([], pa.binary())
-        named = pa.array(known, pa.binary()).take(pa.array(name_of))
-        return offsets, named, joined.take(pa.array(place_of))
+            begins[at], ends[at] = each.begins, each.ends
+        if self._tables:  # where the values of a field are together, they do not ascend
+            order = np.argsort(begins, kind="stable")
+            values = self._gather(begins[order], ends[order]).take(pa.array(np.argsort(order)))
+        else:
+            values = self._gather(begins, ends)
+        return offsets, pa.array(known, pa.binary()).take(pa.array(name_of)), values
+
+    def _of_tables(self) -> Iterator[_Fields]:
+        for rows, names, spans in self._tables:
+            for rank, (name, span) in enumerate(zip(names, spans, strict=True)):
+                yield _Fields(rows, rank, [name], 0, *span)
 
     def _fragment_rows(self) -> Ints:
         """The entries that are fragments."""
         is_fragment = np.ones(len(self), np.bool_)
-        for table in self._tables:
-            is_fragment[table.rows] = False
+        for rows, *_ in self._tables:
+            is_fragment[rows] = False
         return np.flatnonzero(is_fragment)
 
     def _starts(self) -> Ints:
         """Where each fragment begins."""
         starts = np.concatenate(([0], self._export.ends[:-1]))
-        rows, begins = np.array(self._export.begins).T
-        starts[rows] = begins
+        starts[self._export.first_rows] = self._export.begins
         return starts
 
     def _walk(self, found: _FirstValues | None = None) -> Iterator[_Fields]:
@@ -175,34 +172,28 @@ class WireEntries:
         if not len(rows):
             return
         words, at = self._number(self._id_spans(rows)[1], b"\r\n*")
-        if (words % 2).any():
+        if (words & 1).any():
             raise MalformedReply("an entry has a field without a value")
         at -= len(_CRLF)
-        left, last = words // 2, self._export.ends[rows] - len(_CRLF)
+        left, last = words >> 1, self._export.ends[rows] - len(_CRLF)
         step, step_us = 0, _STEP_US
         while len(rows):
             if (at > last).any():
                 raise MalformedReply("an entry is longer than it should be")
-            over = left == step
+            ended = left == step
+            if (ended & (at != last)).any():
+                raise MalformedReply("an entry does not end where it should")
+            over = ended if found is None else ended | found.has_all(rows)
+            if over.all():
+                self._expect(at, _CRLF)
+                return
             if over.any():
                 self._expect(at[over], _CRLF)
-                if (at[over] != last[over]).any():
-                    raise MalformedReply("an entry does not end where it should")
-            if found is not None and (enough := found.has_all(rows)).any():
-                self._expect(at[enough], _CRLF)
-                over |= enough
-            if over.any():
                 rows, at, left, last = (each[~over] for each in (rows, at, left, last))
-                if not len(rows):
-                    return
             if step >= _STEPS:
                 parsed_us = len(rows) * _PARSED_US + int((left - step).sum()) * _PARSED_FIELD_US
                 if parsed_us < (int(left.max()) - step) * step_us:
-                    wanted = None if found is None else found.wanted
-                    for row, *where in zip(
-                        *map(np.ndarray.tolist, (rows, at, last, left)), strict=True
-                    ):
-                        yield self._parse(wanted, row, step, *where)
+                    yield self._parse(rows, step, at, last, left - step)
                     return
             names, codes, name_end = self._names(at)
             step_us = _STEP_US if isinstance(codes, int) else _MIXED_STEP_US
@@ -229,38 +220,29 @@ class WireEntries:
         codes = np.frombuffer(coded.indices.buffers()[1], np.int32, len(at))
         return coded.dictionary.to_pylist(), codes, ends
 
-    def _parse(
-        self, wanted: Mapping[bytes, int] | None, row: int, rank: int, *where: int
-    ) -> _Fields:
-        """The rest of the fields of one entry, or the first ones of those that are wanted.
+    def _parse(self, rows: Ints, rank: int, at: Ints, last: Ints, counts: Ints) -> _Fields:
+        """The rest of the fields of some entries, by hiredis.
 
-        `where`: the place of its next field, the place behind it, and how many fields it has.
+        Of each entry: the place of its next field, the place behind it, and how many fields it has.
         """
-        at, last, left = where
         reader = hiredis.Reader()
-        reader.feed(b"*%d%b" % (2 * (left - rank), self._data[at : last + len(_CRLF)]))
-        words = reader.gets()
-        if not words or reader.has_data():
-            raise MalformedReply("an entry does not end where it should")
-        names = words[::2]
-        if wanted is None:
-            coded = pa.array(names, pa.binary()).dictionary_encode()
-            codes = np.frombuffer(coded.indices.buffers()[1], np.int32, len(coded))
-            known = coded.dictionary.to_pylist()
-            places = np.arange(len(names))
-        else:
-            # Of a field that is there twice the first one stays, as the last one in this order.
-            place_of = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
-            known = [name for name in wanted if name in place_of]
-            places = np.array([place_of[name] for name in known], np.int64)
-            codes = np.arange(len(known), dtype=np.int32)
-            words = words[: 2 * int(places.max(initial=-1)) + 2]
+        words: list[bytes] = []
+        for begin, end, count in zip(at.tolist(), last.tolist(), counts.tolist(), strict=True):
+            reader.feed(b"*%d%b" % (2 * count, self._data[begin : end + len(_CRLF)]))
+            found = reader.gets()
+            if not found or reader.has_data():
+                raise MalformedReply("an entry does not end where it should")
+            words += found
+        names = pa.array(words[::2], pa.binary()).dictionary_encode()
+        codes = np.frombuffer(names.indices.buffers()[1], np.int32, len(names))
         sizes = np.fromiter(map(len, words), np.int64)
-        heads = len(b"\r\n$\r\n") + np.searchsorted(_POWERS, sizes, "right") + 1
-        ends = at + np.cumsum(heads + sizes)
-        some = 2 * places + 1
-        rows = np.full(len(codes), row)
-        return _Fields(rows, rank + places, known, codes, (ends - sizes)[some], ends[some])
+        spans = sizes + len(b"\r\n$\r\n") + np.searchsorted(_POWERS, sizes, "right") + 1
+        ends = np.cumsum(spans)
+        before = (ends - spans)[2 * (np.cumsum(counts) - counts)]
+        ends += np.repeat(at - before, 2 * counts)
+        ranks = upwards(np.full(len(rows), rank), counts)
+        begins, known = (ends - sizes)[1::2], names.dictionary.to_pylist()
+        return _Fields(np.repeat(rows, counts), ranks, known, codes, begins, ends[1::2])
 
     def _id_spans(self, rows: Ints) -> tuple[Ints, Ints]:
         """Where the ID of each of these fragments begins and ends."""
@@ -283,7 +265,10 @@ class WireEntries:
             found = self._at_each(f"V{width * _WORD}")[at].view("<u8").reshape(len(at), width)
             for place in range(width):
                 some = text[place * _WORD : (place + 1) * _WORD]
-                same &= (found[:, place] & _LOW[len(some)]) == _word(some)
+                found_here = found[:, place]
+                if len(some) < _WORD:
+                    found_here = found_here & _LOW[len(some)]
+                same &= found_here == _word(some)
         return same
 
     def _expect(self, at: Ints, text: bytes) -> None:
@@ -411,8 +396,3 @@ class _FirstValues:
         self._lacking[some.rows[fresh]] -= 1
         for each in numbers:
             self._is_new[each] = False
-
-
-def _of_table(table: Alike) -> Iterator[_Fields]:
-    for rank, (name, span) in enumerate(zip(table.names, table.spans, strict=True)):
-        yield _Fields(table.rows, rank, [name], 0, *span)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from anabranch.spark.connection.client import connect
 from anabranch.spark.decoding.columns import CHANGE, Projection
-from anabranch.spark.jobs.signatures import ArchiveJob, JobStep, taking
+from anabranch.spark.jobs.signatures import ArchiveJob, taking
 from anabranch.spark.lake.files import SCHEMA, LakeError, LakeFile, Run
 from anabranch.spark.lake.table import Gap, Lake, drafts_of, entries_of, places_of
 from anabranch.spark.options import ReadOptions
@@ -145,16 +145,14 @@ class _Copying:
 
     def awaitTermination(self) -> None:  # noqa: N802 - Spark's name
         """Copy batch by batch, until all is copied, or the job is stopped."""
-        job, done = self._job, 0
+        job = self._job
         with closing(self._batches) as batches:
             while not job.stop.is_set():
                 batch = batches.next()
                 if batch is not None:
                     entries = self._write(batch)
                     batches.commit()
-                    done += entries
-                    text = f"batch {batch.number}: {entries:,} entries, {batch.left:,} left"
-                    job.progress(JobStep(text, done))
+                    job.progress(f"batch {batch.number}: {entries:,} entries, {batch.left:,} left")
                     self.lastProgress = {"batchId": batch.number}
                 elif job.once:
                     return
@@ -171,14 +169,14 @@ class _Copying:
             runs: list[tuple[str, Run]] = []
             rows = read_partition(partition, options, projection)
             drafts, parts = drafts_of(lake, entries_of(rows, runs))
-            return [[(*astuple(file)[:-1], about) for file, about in drafts], parts, runs]
+            return [[astuple(each)[:-1] for each in drafts], parts, runs]
 
         if self._spark is None:
             results = [work(tuple(chain(*batch.partitions)))]
         else:
             count = len(batch.partitions)
             results = [*in_rounds(self._spark, batch.partitions, work, max(count, 1))]
-        drafts = [(LakeFile(*facts), about) for made, *_ in results for *facts, about in made]
+        drafts = [LakeFile(*facts) for made, *_ in results for facts in made]
         parts = [tuple(part) for _, some, _ in results for part in some]
         erased = [(stream, tuple(run)) for *_, runs in results for stream, run in runs]
         # First: it may be done twice, and a batch that is committed is not repeated.

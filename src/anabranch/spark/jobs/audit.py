@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import AnabranchError
 from anabranch.spark.connection.client import ServerClient, connect, facts_of
-from anabranch.spark.jobs.signatures import AuditJob, JobStep, taking
+from anabranch.spark.jobs.signatures import AuditJob, taking
 from anabranch.spark.options import OptionError, ServerOptions
 from anabranch.spark.reading.comparison import Entries, Piece, differences, id_of
 from anabranch.spark.reading.offsets import LogBounds
@@ -122,7 +122,7 @@ def audit(_spark: SparkSession | None, job: AuditJob) -> Audited:
         names = list(dict.fromkeys(job.streams)) or sorted(set().union(*found))
         region_names = tuple(each.name for each in regions)
         before = [each.logs(names) for each in regions]
-        job.progress(JobStep(f"{len(names)} streams in {', '.join(region_names)}"))
+        job.progress(f"{len(names)} streams in {', '.join(region_names)}")
         heard = _wait_for_each_other(regions, job.settle_s)
         now = [each.logs(names) for each in regions]
         pieces, positions = _plan(names, before, now, heard)
@@ -283,8 +283,7 @@ class _EntryComparison:
                 for _, now in differences(again, self._clients):
                     for position in sorted(before.keys() & now.keys()):
                         self._judge(piece, before[position], now[position], heard)
-        text = f"{sum(self.counts)} entries compared, {len(self.findings)} findings"
-        self._job.progress(JobStep(text, sum(self.counts)))
+        self._job.progress(f"{sum(self.counts)} entries compared, {len(self.findings)} findings")
 
     def _judge(
         self, piece: Piece, first: Entries, second: Entries, heard: Sequence[Sequence[bool]]

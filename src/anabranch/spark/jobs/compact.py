@@ -7,12 +7,12 @@ and these stay on disk for readers of older versions, for the retention time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.spark.jobs.signatures import CompactJob, JobStep, Progress, taking
+from anabranch.spark.jobs.signatures import CompactJob, Progress, taking
 from anabranch.spark.lake.files import LakeFile, merge
 from anabranch.spark.lake.table import Lake, Merge
 from anabranch.spark.runtime.rounds import ROUND, in_rounds
@@ -81,7 +81,7 @@ def _merged(
 
     def work(files: list[LakeFile]) -> list[Any]:
         draft, problems = merge(root, files)
-        return [draft and [draft[0].path, draft[0].rows, draft[0].nbytes, draft[1]], problems]
+        return [draft and astuple(draft)[:-1], problems]
 
     put: list[Merge] = []
     problems: list[str] = []
@@ -91,12 +91,9 @@ def _merged(
         for files, (draft, said) in zip(some, in_rounds(spark, some, work), strict=True):
             problems += said
             if draft is not None:
-                path, rows, nbytes, statistics = draft
-                file = LakeFile(path, files[0].stream, files[0].date, rows, nbytes)
-                merges.append((files, (file, statistics)))
+                merges.append((files, LakeFile(*draft)))
         put += lake.replace(merges)
-        made = at + len(some)
-        progress(JobStep(f"{made} of {len(bins)} days merged", made))
+        progress(f"{at + len(some)} of {len(bins)} days merged")
     return put, problems
 
 

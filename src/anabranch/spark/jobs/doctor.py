@@ -13,7 +13,7 @@ from functools import partial
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from anabranch.spark.jobs.signatures import DoctorJob, JobStep, taking
+from anabranch.spark.jobs.signatures import DoctorJob, taking
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +54,7 @@ def doctor(_spark: SparkSession | None, job: DoctorJob) -> Diagnosis:
     """
     found = []
     for what, look in _checks(job):
-        job.progress(JobStep(f"looking at {what}"))
+        job.progress(f"looking at {what}")
         try:
             found.append(CheckResult(what, look(), good=True))
         except Exception as error:

@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import wraps
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Final, ParamSpec, TypeVar
 
 from anabranch.spark.options import OptionError, ReadOptions, ServerOptions
 
@@ -24,14 +24,8 @@ _Signature = TypeVar("_Signature")
 _Result = TypeVar("_Result")
 
 
-class JobStep(NamedTuple):
-    """How far a job is: a line for people, and what was done so far, if that is counted."""
-
-    text: str
-    done: int | None = None
-
-
-Progress = Callable[[JobStep], None]
+Progress = Callable[[str], None]
+"""Gets a line for people: how far a job is."""
 
 
 def taking(
@@ -72,7 +66,6 @@ class JobSignature:
 
     _: KW_ONLY
     progress: Progress = lambda _step: None
-    """Gets each step."""
     dry_run: bool = False
     """Report what would be done, and write nothing."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.spark.jobs.signatures import JobStep, Progress, VerifyJob, taking
+from anabranch.spark.jobs.signatures import Progress, VerifyJob, taking
 from anabranch.spark.lake.files import LakeError, LakeFile, Run, examine
 from anabranch.spark.lake.table import Gap, Lake, Places, gaps, neighbours, places_of
 from anabranch.spark.runtime.rounds import ROUND, in_rounds
@@ -107,7 +107,7 @@ def _examined(
         findings += [Finding(kind, file.path, what) for kind, what in problems]
         runs += [(file.stream, (str(region), first, last)) for region, first, last in some]
         if not read % ROUND or read == len(files):
-            progress(JobStep(f"{read} of {len(files)} files read", read))
+            progress(f"{read} of {len(files)} files read")
     return findings, runs
 
 

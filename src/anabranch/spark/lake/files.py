@@ -67,6 +67,8 @@ class LakeFile:
     """The day (UTC) of its IDs; None for those beyond any calendar."""
     rows: int
     nbytes: int
+    statistics: str = ""
+    """Of a new file, as the log wants them."""
     bounds: tuple[tuple[str, str | int], ...] = ()
     """What the log says of its columns, as ``("min.position", 12)``; times in microseconds."""
 
@@ -81,10 +83,6 @@ Run = tuple[str, int, int]
 """Region, first and last of positions without a hole."""
 
 
-Draft = tuple[LakeFile, str]
-"""A file that is not committed, and its statistics."""
-
-
 @dataclass(frozen=True, slots=True)
 class Examined:
     """The contents of a file."""
@@ -96,8 +94,8 @@ class Examined:
     """The columns that were read; None if the file cannot be read."""
 
 
-def write(root: Path, table: pa.Table) -> list[Draft]:
-    """Write a file for each stream and day, durably, with its statistics as the log wants them.
+def write(root: Path, table: pa.Table) -> list[LakeFile]:
+    """Write a file for each stream and day, durably, with its statistics.
 
     The files are visible after a commit. Rows are put in the order of region and ID.
     Raises `LakeError` if an entry has no position.
@@ -108,7 +106,7 @@ def write(root: Path, table: pa.Table) -> list[Draft]:
     table = _in_order(table.append_column("date", _days(table.column("ts"))))
     names = ["stream", "date"]
     places = table.group_by(names, use_threads=False).aggregate([([], "count_all")])
-    found: list[Draft] = []
+    found: list[LakeFile] = []
     at = 0
     for place in places.sort_by([(name, "ascending") for name in names]).to_pylist():
         some = table.slice(at, place["count_all"]).select(_IN_FILES.names).cast(_IN_FILES)
@@ -119,7 +117,7 @@ def write(root: Path, table: pa.Table) -> list[Draft]:
     return found
 
 
-def merge(root: Path, files: Sequence[LakeFile]) -> tuple[Draft | None, list[str]]:
+def merge(root: Path, files: Sequence[LakeFile]) -> tuple[LakeFile | None, list[str]]:
     """Write one file with the entries of several of one stream and day, durably.
 
     What is merged is what was checked: each file is read once. The entries are in the order of
@@ -143,13 +141,13 @@ def merge(root: Path, files: Sequence[LakeFile]) -> tuple[Draft | None, list[str
 
     draft = _write(root, pieces(), files[0].stream, files[0].date)
     if problems:
-        (root / draft[0].path).unlink()
+        (root / draft.path).unlink()
         return None, problems
     _sync_above(root, [draft])
     return draft, []
 
 
-def without(root: Path, file: LakeFile, runs: Sequence[Run]) -> tuple[Draft | None, int] | None:
+def without(root: Path, file: LakeFile, runs: Sequence[Run]) -> tuple[LakeFile | None, int] | None:
     """Write a file again without some entries, durably, and tell how many they were.
 
     There is no new file if no entry is left; None if the file has none of these entries. Raises
@@ -178,9 +176,9 @@ def without(root: Path, file: LakeFile, runs: Sequence[Run]) -> tuple[Draft | No
     return draft, len(table) - count
 
 
-def _sync_above(root: Path, drafts: Sequence[Draft]) -> None:
+def _sync_above(root: Path, drafts: Sequence[LakeFile]) -> None:
     """Sync the directories of new files."""
-    for directory in {above for file, _ in drafts for above in Path(file.path).parents}:
+    for directory in {above for file in drafts for above in Path(file.path).parents}:
         sync_names(root / directory)
 
 
@@ -215,7 +213,7 @@ def _directory(stream: str, date: str | None) -> Path:
     return Path(f"stream={name or _NULL}", f"date={_NULL if date is None else date}")
 
 
-def _write(root: Path, pieces: Iterable[pa.Table], stream: str, date: str | None) -> Draft:
+def _write(root: Path, pieces: Iterable[pa.Table], stream: str, date: str | None) -> LakeFile:
     directory = _directory(stream, date)
     sink = pa.BufferOutputStream()
     bounded = [_IN_FILES.empty_table().select(_BOUNDED)]
@@ -229,8 +227,8 @@ def _write(root: Path, pieces: Iterable[pa.Table], stream: str, date: str | None
     (root / directory).mkdir(parents=True, exist_ok=True)
     write_synced(root / path, contents)
     columns = pa.concat_tables(bounded)
-    file = LakeFile(str(path), stream, date, columns.num_rows, contents.size)
-    return file, json.dumps(_statistics(columns, date))
+    statistics = json.dumps(_statistics(columns, date))
+    return LakeFile(str(path), stream, date, columns.num_rows, contents.size, statistics)
 
 
 def _bounded(date: str | None) -> list[str]:

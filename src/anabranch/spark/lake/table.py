@@ -27,7 +27,6 @@ from anabranch.spark.decoding.columns import CHANGE
 from anabranch.spark.lake import files as lake_files
 from anabranch.spark.lake.files import (
     SCHEMA,
-    Draft,
     LakeError,
     LakeFile,
     Run,
@@ -50,7 +49,7 @@ _OPENINGS: Final = 3  # of a table whose log changes meanwhile
 
 _FILE_BYTES: Final = 256 << 20  # of Arrow data, before a file is begun anew
 
-Merge = tuple[Sequence[LakeFile], Draft | None]
+Merge = tuple[Sequence[LakeFile], LakeFile | None]
 """Files of one stream and day, and the file with their entries; None if none are left.
 
 Without files of before it is a new one.
@@ -149,12 +148,12 @@ class Lake:
 
         return (run for some in in_rounds(None, self.files(streams), runs) for run in some)
 
-    def write(self, table: pa.Table) -> list[Draft]:
+    def write(self, table: pa.Table) -> list[LakeFile]:
         """Write files with these entries, durably; they are visible after `commit`."""
         return lake_files.write(self.root, table)
 
     def commit(
-        self, query: str, batch: int, drafts: Iterable[Draft], about: Sequence[PlacePart] = ()
+        self, query: str, batch: int, drafts: Iterable[LakeFile], about: Sequence[PlacePart] = ()
     ) -> bool:
         """Make files visible, as a batch of a query; False if the batch was committed before.
 
@@ -196,7 +195,7 @@ class Lake:
         The old files stay on disk for readers of older versions, until `compact` removes them. To
         erase entries twice has no effect. Raises `LakeError`.
         """
-        done: dict[LakeFile, tuple[Draft | None, int] | None] = {}
+        done: dict[LakeFile, tuple[LakeFile | None, int] | None] = {}
         for _ in range(_ATTEMPTS):
             found = self._table() if runs else None
             if found is None:
@@ -362,9 +361,11 @@ def places_of(parts: Iterable[PlacePart]) -> Places:
     return found
 
 
-def drafts_of(lake: Lake, batches: Iterable[pa.RecordBatch]) -> tuple[list[Draft], list[PlacePart]]:
+def drafts_of(
+    lake: Lake, batches: Iterable[pa.RecordBatch]
+) -> tuple[list[LakeFile], list[PlacePart]]:
     """Write the entries that a task reads, and describe them."""
-    drafts: list[Draft] = []
+    drafts: list[LakeFile] = []
     parts: list[PlacePart] = []
     sums = [("position", "count"), ("position", "min"), ("position", "max")]
     names = ("stream", "region", *("_".join(each) for each in sums))
@@ -444,7 +445,7 @@ def _listed(table: DeltaTable) -> dict[LakeFile, str]:
             (name, value) for name, value in zip(bounds, some, strict=True) if value is not None
         )
         # Statistics that cannot be read are missing here, and no file has 0 entries.
-        found[LakeFile(unquote(path), stream or "", date, rows or 0, nbytes, known)] = path
+        found[LakeFile(unquote(path), stream or "", date, rows or 0, nbytes, "", known)] = path
     return found
 
 
@@ -493,11 +494,10 @@ def _removed(path: str, file: LakeFile, changes_data: bool) -> Any:
     return {"remove": {**about, **more}}
 
 
-def _added(draft: Draft, changes_data: bool) -> Any:
+def _added(file: LakeFile, changes_data: bool) -> Any:
     """The action that adds a file; not `changes_data`: with the entries of others."""
-    file, statistics = draft
     about = {"path": quote(file.path, safe=_PLAIN), "partitionValues": _places(file)}
-    more = {"modificationTime": _now_ms(), "dataChange": changes_data, "stats": statistics}
+    more = {"modificationTime": _now_ms(), "dataChange": changes_data, "stats": file.statistics}
     return {"add": {**about, "size": file.nbytes, **more}}
 
 

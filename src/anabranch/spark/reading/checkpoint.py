@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from anabranch.spark.reading.offsets import Vector
@@ -30,12 +30,6 @@ def _lines(checkpoint: Path, batch: int) -> list[str]:
     return lines
 
 
-def facts_of_batch(checkpoint: Path, batch: int) -> dict[str, Any]:
-    """The facts that Spark stored when it planned a batch. Raises `OSError` and `ValueError`."""
-    found: dict[str, Any] = json.loads(_lines(checkpoint, batch)[1])
-    return found
-
-
 def ends_of_batch(checkpoint: Path, batch: int) -> list[Vector]:
     """Where a batch ends in each source of this package. Raises `OSError` and `ValueError`."""
     found = [json.loads(each) for each in _lines(checkpoint, batch)[2:] if each != "-"]
@@ -58,7 +52,7 @@ def seconds_since_planned(location: str | None) -> float:
         batch = None if path is None else newest_batch(path, "offsets")
         if path is None or batch is None:
             return 0.0
-        planned_ms = int(facts_of_batch(path, batch)["batchTimestampMs"])
+        planned_ms = int(json.loads(_lines(path, batch)[1])["batchTimestampMs"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0.0
     seconds = time.time() - planned_ms / 1000

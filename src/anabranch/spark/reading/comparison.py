@@ -88,8 +88,7 @@ def _parts(piece: Piece, at: int, clients: Sequence[ServerClient]) -> list[_Stre
         # A replica whose log ends before, or that has no such key, has nothing more.
         upto = at if reply is None else export.next_position - base
         following = upto if upto > at else piece.stop
-        data = b"".join(export.data)
-        parts.append(_Stretch(export.positions - base, export.ends, data, following))
+        parts.append(_Stretch(export.positions - base, export.ends, export.data, following))
     return parts
 
 

@@ -38,7 +38,7 @@ from anabranch.spark.decoding.pages import (
 from anabranch.spark.decoding.wire_entries import WireEntries
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.reading.holes import Removal
-from anabranch.spark.reading.losses import DataLossError, LogTooShort, ServerBehindError
+from anabranch.spark.reading.losses import DataLossError, ServerBehindError
 from anabranch.spark.reading.offsets import LogBounds, Range, known_log, next_id, parse_id
 from anabranch.spark.reading.partitions import Frontier, Partition
 from anabranch.spark.reading.server_logs import bounds_of
@@ -273,7 +273,6 @@ def _comes(part: Range, at: int, options: ReadOptions) -> bool:
                 f"{part.place}: {entries} (positions {at}\N{EN DASH}{part.stop - 1}) "
                 f"{'was' if lost == 1 else 'were'} deleted with the key before all was read",
                 options,
-                LogTooShort,
             )
             return False
         waits = part.region and not (log is None and was_there)
@@ -296,7 +295,7 @@ def _comes(part: Range, at: int, options: ReadOptions) -> bool:
     )
     if part.region and not over:  # other regions will send them; reading on would skip them
         raise ServerBehindError(text)
-    _lose(text, options, LogTooShort)
+    _lose(text, options)
     return False
 
 
@@ -358,11 +357,10 @@ def _lose_stream(part: Range, options: ReadOptions) -> None:
         f"{part.place} was deleted before all of positions {part.first} to "
         f"{part.stop - 1} was read{yet}",
         options,
-        LogTooShort,
     )
 
 
-def _lose(text: str, options: ReadOptions, error: type[DataLossError] = DataLossError) -> None:
+def _lose(text: str, options: ReadOptions) -> None:
     if options.fail_on_data_loss:
-        raise error(text)
+        raise DataLossError(text)
     _log.warning("%s; going on, because failOnDataLoss=false", text)

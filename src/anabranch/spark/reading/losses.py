@@ -45,17 +45,9 @@ class DataLossError(_Missing):
     """Entries were deleted before they were read."""
 
     advice = (
-        "Set failOnDataLoss=false to go on without what is lost, and nothing is read twice; raise "
-        "retention where entries were trimmed."
-    )
-
-
-class LogTooShort(DataLossError):
-    """A log ends before the entries that should be read."""
-
-    advice = (
-        "If it has yet to receive them, start again when it has; if they are lost, set "
-        "failOnDataLoss=false to go on without them."
+        "Set failOnDataLoss=false to go on without what is lost, and nothing is read twice; start "
+        "again when the server has what it has yet to receive; raise retention where entries were "
+        "trimmed."
     )
 
 

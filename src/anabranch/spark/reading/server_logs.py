@@ -11,6 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from anabranch.pattern import compile_glob
@@ -23,7 +24,7 @@ from anabranch.spark.connection.client import (
     stream_key,
 )
 from anabranch.spark.connection.region_names import RegionNames, is_over, rows_of
-from anabranch.spark.decoding.exports import parse_export
+from anabranch.spark.decoding.exports import PADDING, parse_export
 from anabranch.spark.decoding.pages import FIRST_PAGE, next_page
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.reading.offsets import (
@@ -108,7 +109,7 @@ class ServerLogs:
 
         Raises `OptionError` if such a key is named.
         """
-        odd = [each for each in streams if not _is_text(each)]
+        odd = [each for each in streams if shown(stream_key(each)) != each]
         if odd and self._options.pattern is None:
             raise OptionError(
                 f"the key {shown(stream_key(odd[0]))} is not UTF-8, and column stream is text: "
@@ -145,10 +146,12 @@ class ServerLogs:
 
     def check_regions(self) -> None:
         """Raise `OptionError` if the options name a missing region; to be called after `logs`."""
-        given = [*(self._options.regions or ())]
-        for some in (self._options.assign or {}).values():
-            given += some
-        self._names.check(given, self.present)
+        self._names.check(self._given_regions(), self.present)
+
+    def _given_regions(self) -> list[str]:
+        """Those that the options name."""
+        assigned = (self._options.assign or {}).values()
+        return [*(self._options.regions or ()), *chain.from_iterable(assigned)]
 
     # -------------------------------------------------------------------------------------- logs
 
@@ -319,9 +322,7 @@ class ServerLogs:
         region has a greater ID, unless a client chooses the ID.
         """
         now = now_ms(self._client)
-        given = [*(self._options.regions or ())]
-        for regions in (self._options.assign or {}).values():
-            given += regions
+        given = self._given_regions()
         peers = [row for row in rows_of(self._client, "AB.PEERS") if row["state"] != b"removed"]
         chosen = [
             row
@@ -460,15 +461,6 @@ class ServerLogs:
                 raise self._client.refusal(created)
 
 
-def _is_text(stream: str) -> bool:
-    """Whether a key is UTF-8."""
-    try:
-        stream.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _exports_of(part: Range, places: int, size: int) -> Iterator[tuple[Word, ...]]:
     """The commands for some entries at places all over a range."""
     for number in range(places):
@@ -481,7 +473,7 @@ def _exports_of(part: Range, places: int, size: int) -> Iterator[tuple[Word, ...
 def _size_of_export(reply: bytes | None) -> float:
     """The mean size of the entries; 0 without any."""
     export = None if reply is None else parse_export(reply)
-    return sum(map(len, export.data)) / len(export) if export is not None and len(export) else 0.0
+    return (len(export.data) - len(PADDING)) / len(export) if export and len(export) else 0.0
 
 
 def _pages_of(part: Range, places: int) -> Iterator[tuple[Word, ...]]:

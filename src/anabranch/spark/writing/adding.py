@@ -167,16 +167,16 @@ class Adder:
 
     def _replies(self, run: MarkedRows) -> list[Any]:
         """All replies; after a broken connection the rows are sent again if that is safe."""
-        for number, is_last in enumerate(self._client.attempts()):
-            try:
-                if number:
-                    self._client.send([run.commands.between(0, len(run.rows))])
-                return [self._client.receive() for _ in range(len(run.rows))]
-            except ServerUnreachable:
-                if not self._marks.repeatable or is_last:
-                    raise
+
+        def received() -> list[Any]:
+            return [self._client.receive() for _ in range(len(run.rows))]
+
+        def again() -> None:
             self._client.revive()
-        raise AssertionError("unreachable")
+            with suppress(ServerUnreachable):  # what is missing then is noticed
+                self._client.send([run.commands.between(0, len(run.rows))])
+
+        return self._client.tried(received, repeatable=self._marks.repeatable, between=again)
 
     def _collect(self) -> None:
         """Process the replies to the rows that were sent."""
@@ -241,8 +241,12 @@ def require_window(client: ServerClient, key: bytes) -> int:
     tracked, because a change drops remembered IDs; otherwise raises `WriteFailed` with the command.
     """
     for _ in range(_ATTEMPTS):
-        about = _facts(client, key, ("WATCH", key))
-        duration, maxsize = _memory(about)
+        try:
+            *_, reply = client.ask([("WATCH", key), ("XINFO", "STREAM", key)])
+        except ServerRefused as error:
+            raise WriteFailed(f"stream {shown(key)} at {client.address}: {error}") from None
+        about = {} if reply is None else facts_of(reply)
+        duration, maxsize = (int(about.get(f"idmp-{name}", 0)) for name in ("duration", "maxsize"))
         if duration >= _DURATION_LEAST_S and maxsize >= _MAXSIZE:
             client.command("UNWATCH")
             return duration
@@ -264,17 +268,3 @@ def require_window(client: ServerClient, key: bytes) -> int:
             if isinstance(reply, redis.RedisError):
                 raise WriteFailed(f"stream {shown(key)} at {client.address}: {explained(reply)}")
     raise WriteFailed(f"stream {shown(key)} changes too fast to be configured; try again")
-
-
-def _facts(client: ServerClient, key: bytes, *first: tuple[bytes | str, ...]) -> dict[str, Any]:
-    """XINFO of a stream; empty if there is none. `first`: commands to send before."""
-    try:
-        *_, reply = client.ask([*first, ("XINFO", "STREAM", key)])
-    except ServerRefused as error:
-        raise WriteFailed(f"stream {shown(key)} at {client.address}: {error}") from None
-    return {} if reply is None else facts_of(reply)
-
-
-def _memory(about: dict[str, Any]) -> tuple[int, int]:
-    """For how many seconds, and how many, idempotent IDs are remembered of a producer."""
-    return int(about.get("idmp-duration", 0)), int(about.get("idmp-maxsize", 0))

@@ -21,36 +21,6 @@ class WriteFailed(AnabranchError):
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """The facts of a task that are the same in every attempt and after a restart.
-
-    Spark does not pass the batch number to a writer. It is in the local properties of the task,
-    under undocumented names, so callers must handle that it is missing.
-    """
-
-    query: str | None
-    """None outside a streaming query."""
-    batch: int | None
-    partition: int
-    run: str | None = None
-    """Another one in each start of the query."""
-
-    @classmethod
-    def running(cls) -> Self | None:
-        """The task that runs this; None if none does."""
-        context = TaskContext.get()
-        if context is None:
-            return None
-        batch = context.getLocalProperty("streaming.sql.batchId")
-        return cls(
-            context.getLocalProperty("sql.streaming.queryId") or None,
-            int(batch) if batch else None,
-            context.partitionId(),
-            context.getLocalProperty("spark.jobGroup.id"),
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class WriterIdentity:
     """The identity of a writer, the same in every attempt."""
 
@@ -65,7 +35,7 @@ class WriterIdentity:
     named: bool = False
     """The user gives the name of the producer."""
     run: str | None = None
-    """See `Task`."""
+    """Another one in each start of the query."""
 
     @property
     def task(self) -> str:
@@ -80,10 +50,13 @@ class WriterIdentity:
         duplicates. Refuses a plain batch write with a name and without a number: all runs would be
         the same batch, and the rows of the second run would count as repetitions.
         """
-        task = Task.running()
-        if task is None:
+        context = TaskContext.get()
+        if context is None:
             raise WriteFailed("a writer only works within a task of Spark")
-        known = (task.query or options.producer_id) and task.batch is not None
+        # Undocumented names, because Spark gives a writer no batch number: they may be missing.
+        query = context.getLocalProperty("sql.streaming.queryId") or None
+        batch = context.getLocalProperty("streaming.sql.batchId") or None
+        known = (query or options.producer_id) and batch is not None
         if job is None and not known and needs_identity(options):
             raise WriteFailed(
                 "this Spark does not tell its tasks which query and batch they belong to (local "
@@ -92,7 +65,7 @@ class WriterIdentity:
                 "batchId, or choose idempotence=none"
             )
         if (
-            task.batch is None
+            batch is None
             and options.producer_id is not None
             and options.batch_id is None
             and needs_identity(options)
@@ -102,16 +75,16 @@ class WriterIdentity:
                 "well, a number that is greater in each run and the same when a run is repeated, "
                 "or leave producerId out, and each save() is new data"
             )
-        number = options.batch_id if options.batch_id is not None else task.batch or 0
-        name = options.producer_id or task.query or job
+        number = options.batch_id if options.batch_id is not None else int(batch or 0)
+        name = options.producer_id or query or job
         return cls(
             f"spark/{name}/{options.sink_id}",
-            task.partition,
+            context.partitionId(),
             number,
             options.batch_id is not None,
-            task.query,
+            query,
             options.producer_id is not None,
-            task.run,
+            context.getLocalProperty("spark.jobGroup.id"),
         )
 
 

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import redis
 
@@ -212,22 +212,19 @@ class LedgerWriter:
 
     def _again(self) -> None:
         """After a broken connection: send all chunks without a reply; rows are recognised."""
-        for is_last in self._client.attempts():
-            self._client.revive()
-            try:
-                for flight in self._flights:
-                    self._client.send(self._packed(flight))
-            except ServerUnreachable:
-                if is_last:
-                    raise
-            else:
-                return
+
+        def sent() -> None:
+            for flight in self._flights:
+                self._client.send(self._packed(flight))
+
+        self._client.revive()
+        self._client.tried(sent)
 
     # ----------------------------------------------------------------------------------- replies
 
     def _land(self) -> None:
         """Process one reply; the rows of a refused chunk are skipped or sent again."""
-        reply = self._reply()
+        reply = self._client.tried(self._client.receive, between=self._again)
         flight = self._flights.popleft()
         flight.tally.waiting -= 1
         if isinstance(reply, redis.RedisError):
@@ -248,16 +245,6 @@ class LedgerWriter:
                     self._flights.popleft()
                     self._client.receive()
             raise
-
-    def _reply(self) -> Any:
-        for is_last in self._client.attempts():
-            try:
-                return self._client.receive()
-            except ServerUnreachable:
-                if is_last:
-                    raise
-                self._again()
-        raise AssertionError("unreachable")
 
     def _judge(self, flight: _Flight, verdict: int, rows: int, crc: int) -> None:
         tally = flight.tally
