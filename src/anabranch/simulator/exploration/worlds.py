@@ -95,6 +95,17 @@ WORLDS: Final = (
         before=_GROUP + "; eu> AB.POLICY SET k acks all",
     ),
     SmallWorld(
+        "told-one-by-one",
+        "acks all, when several are acknowledged at once behind a pending entry, or read by NOACK",
+        (
+            "eu> XREADGROUP GROUP g c COUNT 3 STREAMS k >; eu> XACK k g 2-1 3-1; "
+            "eu> XREADGROUP GROUP g c COUNT 1 NOACK STREAMS k >",
+            "us> XREADGROUP GROUP g c COUNT 1 STREAMS k >; us> XACK k g {pending}",
+        ),
+        before="eu> XADD k 1-* f a; eu> XADD k 2-* f b; eu> XADD k 3-* f c; eu> XADD k 4-* f d; "
+        "eu> XGROUP CREATE k g 0; eu> AB.POLICY SET k acks all",
+    ),
+    SmallWorld(
         "told-later",
         "acks all for a group that holds acknowledgements back, and one that gave entries up",
         (
@@ -230,6 +241,42 @@ WORLDS: Final = (
         before="eu> XGROUP CREATE k g 0 MKSTREAM",
     ),
     SmallWorld(
+        "dead-letters",
+        "two regions that give up the same entry: there is one copy of it, and one stays",
+        (
+            "eu> XREADGROUP GROUP g c COUNT 1 STREAMS k >; eu> XNACK k g FATAL IDS 1 {pending}",
+            "us> XREADGROUP GROUP g c COUNT 1 STREAMS k >; us> XNACK k g FATAL IDS 1 {pending}",
+        ),
+        before=_GROUP + "; eu> AB.POLICY SET k max-deliveries 5 dead-letter l",
+        is_once=True,
+    ),
+    SmallWorld(
+        "scheduled",
+        "entries for later, added by the region that has scheduled them, unless they are cancelled",
+        (
+            "eu> AB.SCHEDULE k IN 300 ID h f a; eu> AB.SCHEDULE k IN 300 ID i f b; wait 500",
+            "us> AB.SCHEDULE CANCEL k h; us> XADD k * f c",
+        ),
+        is_once=True,
+    ),
+    SmallWorld(
+        "scheduled-twice",
+        "an entry that is due while its region cannot be reached: another one adds it, too",
+        (
+            "eu> AB.SCHEDULE k IN 300 ID h f a; cut eu us; wait 3000; heal",
+            "us> XADD k * f b; us> DEL k",
+        ),
+        settings={"schedule_takeover": 2},
+        is_once=True,
+    ),
+    SmallWorld(
+        "scheduled-and-leaving",
+        "what a removed region has scheduled is added once, by others or by itself before",
+        ("ap> AB.SCHEDULE k IN 300 ID h f a; eu> AB.REGION REMOVE 3 FORCE; wait 500",),
+        regions=3,
+        is_once=True,
+    ),
+    SmallWorld(
         "renames",
         "RENAME and COPY against XADD: what arrives for the former name stays there",
         (
@@ -319,14 +366,17 @@ WORLDS: Final = (
     SmallWorld(
         "sets",
         "SADD against SREM and SPOP: a removal takes what it has seen, and no later addition",
-        ("eu> SADD k a; eu> SREM k b", "us> SREM k a; us> SADD k b; us> SPOP k"),
-        before="eu> SADD k a b",
+        (
+            "eu> SADD k a; eu> SREM k b",
+            "us> SPOP k; us> SRANDMEMBER k -5; us> SREM k c; us> SADD k b",
+        ),
+        before="eu> SADD k a b c",
     ),
     SmallWorld(
         "lists",
         "pushes, pops, LSET and LINSERT at once: one order, and a pop takes what it has seen",
-        ("eu> LPOP k; eu> RPUSH k c", "us> LSET k 0 x; us> LINSERT k AFTER b y"),
-        before="eu> RPUSH k a b",
+        ("eu> RPUSH k d; eu> LPOP k 2", "us> LSET k 0 x; us> LINSERT k AFTER b y"),
+        before="eu> RPUSH k a b c",
     ),
     SmallWorld(
         "set-at-once",
@@ -338,8 +388,15 @@ WORLDS: Final = (
     SmallWorld(
         "types-that-meet",
         "a set, a list and a stream that are made at once under one name: one is shown",
-        ("eu> SADD k a; eu> RPUSH k b; eu> DEL k", "us> RPUSH k c; us> XADD k * f d"),
+        ("eu> SADD k a; eu> RPUSH k b; eu> DEL k", "us> RPUSH k c", "us> XADD k * f d"),
         before="eu> DEL k",
+    ),
+    SmallWorld(
+        "values-renamed",
+        "RENAME of a name under which a list is hidden by a set: both have the other name",
+        ("eu> SADD k a; eu> RENAME k l; eu> RENAME l k", "us> RPUSH k b"),
+        before="eu> DEL k",
+        copies=True,
     ),
     SmallWorld(
         "expiring-sets",
@@ -352,10 +409,19 @@ WORLDS: Final = (
         "a region that was away joins members and items of which it has taken a part",
         (
             "cut eu us; eu> SREM k a; eu> SADD k b; eu> LPOP l; snapshot eu; heal",
-            "us> SADD k a c; us> LSET l 0 y",
+            "us> SADD k a c; us> LSET l 0 y; us> RPOP l",
         ),
         settings=_SHORT_LOG,
         before="eu> SADD k a; us> RPUSH l x; us> RPUSH l z",
+        holds=_FULL_SYNCS,
+    ),
+    SmallWorld(
+        "full-syncs-and-del",
+        "DEL of a set, by a region that knew less, after a full sync brought the rest",
+        ("cut eu us; cut eu ap; eu> SADD k b; eu> SADD k c; snapshot eu; ap> DEL k; heal",),
+        regions=3,
+        settings=_SHORT_LOG,
+        before="eu> SADD k a; us> SADD l a; ap> SADD m a",
         holds=_FULL_SYNCS,
     ),
     SmallWorld(
