@@ -18,7 +18,7 @@ SEEDS = range(1, 13)
 REACHED = {"ack told": 30, "power failure": 1, "XACK": 30}
 """What these histories must come to, and how often."""
 
-WORLDS = ("every-acknowledgement", "told-later")
+WORLDS = ("every-acknowledgement", "told-later", "told-one-by-one")
 
 
 def test_histories_with_every_acknowledgement() -> None:
@@ -32,9 +32,6 @@ def test_all_holds_in_every_order(name: str) -> None:
     explored = Search(world_named(name)).run()
     assert explored.problem is None
     assert explored.is_complete
-
-
-# -- mistakes that must be found --------------------------------------------------------------
 
 
 # -- what clients see -------------------------------------------------------------------------

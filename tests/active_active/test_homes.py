@@ -100,17 +100,23 @@ def test_histories_find_mistakes(build_in: Callable[[Patch], None], monkeypatch:
 
 def begun(count: int = 4) -> tuple[Mesh, Node, Node]:
     mesh = Mesh(2)
+    _begin(mesh, count)
     eu, us = mesh.nodes.values()
+    return mesh, eu, us
+
+
+def _begin(mesh: Mesh, count: int) -> None:
+    """Make a group whose home is the first region, with some entries."""
     mesh.settle()
-    for node in (eu, us):
+    for node in mesh.nodes.values():
         node.host.regions = node.exchange
+    eu = mesh.nodes[1]
     eu.do("AB.POLICY", "SET", "s", "GROUP", "g", "home-region", "r1")
     eu.do("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
     for number in range(1, count + 1):
         eu.do("XADD", "other", "*", "f", "v")
         eu.do("XADD", "s", f"{number}-*", "f", "v")
     mesh.settle()
-    return mesh, eu, us
 
 
 def read(node: Node, *words: object) -> list[bytes]:
@@ -350,6 +356,19 @@ def test_a_blocked_reader_hears_that_the_home_has_moved() -> None:
     settle(mesh)
     assert b"".join(eu.session.outbox).startswith(b"-HOMED r")
     eu.session.outbox.clear()
+
+
+def test_what_one_of_two_takers_hands_over_was_not_delivered_twice() -> None:
+    mesh = Mesh(3)
+    _begin(mesh, 2)
+    eu, us, ap = mesh.nodes.values()
+    for node in (us, ap):
+        assert node.do("AB.HOME", "TAKE", "s", "GROUP", "g", "FORCE") == b"OK"
+    assert read(us) == [b"1-1", b"2-1"]
+    settle(mesh)
+    assert ap.do("XACK", "s", "g", "1-1", "2-1") == 2
+    settle(mesh)
+    assert [shown(node)["delivered-twice"] for node in (eu, us, ap)] == [[], [], []]
 
 
 def test_everything_survives_a_restart_a_snapshot_and_a_full_sync() -> None:

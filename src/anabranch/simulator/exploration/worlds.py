@@ -655,7 +655,7 @@ WORLDS: Final = (
     ),
 )
 
-SMALL: Final = ("entries", "groups-or-del", "claims", "renames", "power")
+SMALL: Final = ("entries", "groups-or-del", "claims", "dead-letters", "renames", "sets", "power")
 """Worlds that take some seconds together."""
 
 
