@@ -41,7 +41,7 @@ class ElementCheck:
         return replica.vector.get(replica.own, 0)
 
     def check(self, reply: Any) -> None:
-        """Judge the reply and the data; a refused command is not to be judged."""
+        """Judge the reply and the data; of a command that was refused, the data only."""
         problem = None if self._is_timed else self._problem(reply)
         if problem is not None:
             raise Violation(30, f"{b' '.join(self._words)!r}: {problem}")
@@ -63,7 +63,7 @@ class ElementCheck:
             if key in database.deadlines:
                 return "it has the deadline of a former value"
         elif name == b"SADD":
-            if self._own_effects() == self._written:
+            if isinstance(value, SetValue) and self._own_effects() == self._written:
                 return "an addition that other regions do not hear of"
         elif self._items is not None:
             found = list(after.items) if isinstance(after, ListValue) else []
