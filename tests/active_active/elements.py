@@ -12,14 +12,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from itertools import accumulate
-from typing import Any, Final
+from typing import Final
 
-from anabranch.keyspace.values import ListValue, SetValue
+from anabranch.keyspace.values import SetValue
+from anabranch.simulator.element_checks import CHECKED, ElementCheck
 from tests.active_active import histories, strings
 from tests.active_active.histories import Command, Event, History
 from tests.support.mesh import Node
 
-__all__ = ["ElementHistory", "expected"]
+__all__ = ["ElementHistory"]
 
 
 class ElementHistory(History):
@@ -44,65 +45,17 @@ class ElementHistory(History):
         self._in_units = [add, remove, push, pop, histories.delete]
 
     def _happen(self, event: Event) -> None:
-        if event[0] != "do" or event[2] not in _CHECKED:
+        if event[0] != "do":
             super()._happen(event)
             return
-        _, number, name, key, *rest = event
-        node = self.cluster.node(number)
-        database = node.region.keyspace.databases[0]
-        value, is_timed = database.values.get(key), key in database.deadlines
-        items = list(value.items) if isinstance(value, ListValue) else None
-        kinds = [] if value is None else value.shared.small_kinds
-        written = node.vector.get(node.replica_id, 0)
-        super()._happen(event)
-        if is_timed:
+        _, number, *given = event
+        words = [word if isinstance(word, bytes) else str(word).encode() for word in given]
+        if words[0] not in CHECKED - {b"SPOP", b"SRANDMEMBER"}:
+            super()._happen(event)
             return
-        after = database.values.get(key)
-        if items is not None and name in _ON_LISTS:
-            found = list(after.items) if isinstance(after, ListValue) else []
-            assert found == expected(items, [name, key, *rest]), f"{event} made {found} of {items}"
-        if name == "SADD" and isinstance(value, SetValue):
-            assert node.vector[node.replica_id] > written, "an addition that is no effect"
-        if value is None and name in ("SADD", "RPUSH"):
-            assert key not in database.deadlines, "the deadline of a former value"
-        if name == "RENAME" and rest[0] != key and value is not None:
-            moved = database.values[rest[0]].shared.small_kinds
-            assert moved == kinds, f"{kinds} are {moved} under another name"
-
-
-def expected(items: list[bytes], words: list[Any]) -> list[bytes]:
-    """What a command makes of a list."""
-    name, _, *rest = [word if isinstance(word, bytes) else str(word).encode() for word in words]
-    found = list(items)
-    if name == b"RPUSH":
-        found += rest
-    elif name == b"LPUSH":
-        found[:0] = reversed(rest)
-    elif name in (b"LPOP", b"RPOP"):
-        count = int(rest[0]) if rest else 1
-        keep = max(len(found) - count, 0)
-        found = found[len(found) - keep :] if name == b"LPOP" else found[:keep]
-    elif name == b"LINSERT" and rest[1] in found:
-        found.insert(found.index(rest[1]) + (rest[0] == b"AFTER"), rest[2])
-    elif name == b"LSET" and -len(found) <= int(rest[0]) < len(found):
-        found[int(rest[0])] = rest[1]
-    elif name == b"LREM":
-        count = int(rest[0])
-        if count < 0:
-            found.reverse()
-        for _ in range(abs(count) or len(found)):
-            if rest[1] in found:
-                found.remove(rest[1])
-        if count < 0:
-            found.reverse()
-    elif name == b"LTRIM":
-        stop = int(rest[1])
-        found = found[int(rest[0]) : None if stop == -1 else stop + 1]
-    return found
-
-
-_ON_LISTS: Final = ("RPUSH", "LPUSH", "LPOP", "RPOP", "LINSERT", "LSET", "LREM", "LTRIM")
-_CHECKED: Final = (*_ON_LISTS, "SADD", "RENAME")
+        check = ElementCheck(self.cluster.node(number).region.keyspace, words)
+        super()._happen(event)
+        check.check(None)
 
 
 # -- sets -----------------------------------------------------------------------------------------
@@ -128,9 +81,9 @@ def draw(history: History, _node: Node, key: bytes) -> Command:
 def look(history: History, node: Node, key: bytes) -> Command:
     """A draw that has an order prepared; what it shows must be there."""
     value = node.region.keyspace.databases[0].values.get(key)
-    if isinstance(value, SetValue) and key not in node.region.keyspace.databases[0].deadlines:
-        seen = node.do("SRANDMEMBER", key, -5)
-        assert set(seen) <= set(value.members), f"{seen} drawn of {set(value.members)}"
+    if isinstance(value, SetValue):
+        words = [b"SRANDMEMBER", key, b"-5"]
+        ElementCheck(node.region.keyspace, words).check(node.do(*words))
     return "SRANDMEMBER", key, history.chance.choice([1, -3])
 
 

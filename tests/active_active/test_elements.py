@@ -220,6 +220,17 @@ def test_they_are_refused_while_a_member_does_not_know_them(mesh: Mesh) -> None:
     node.do("RPUSH", "l", "v")
 
 
+def test_a_start_finds_that_members_know_sets_by_one_that_a_stream_hides(mesh: Mesh) -> None:
+    eu, us, _ = mesh.nodes.values()
+    eu.do("SADD", "k", "a")
+    us.do("XADD", "k", "*", "f", "v")
+    settle(mesh)
+    eu.snapshot()
+    eu.restart()
+    eu.replica.feature_levels = lambda: {1: FEATURE_LEVEL, 2: 1}  # it was not heard of since then
+    assert eu.do("SADD", "l", "v") == 1
+
+
 def test_much_is_sent_in_parts_that_other_regions_take(mesh: Mesh) -> None:
     eu, us, _ = mesh.nodes.values()
     for node in mesh.nodes.values():

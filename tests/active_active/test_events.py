@@ -30,6 +30,10 @@ EVERYWHERE = """
     XGROUP CREATE new g $ MKSTREAM
     XADD new 1-1 f v
     DEL s new none
+    SADD m a b
+    SREM m a
+    RPUSH l a b
+    LPOP l
 """
 HERE = """
     XADD s 1-1 f v
@@ -95,7 +99,8 @@ def test_what_others_did_is_told_as_if_it_were_done_here(mesh: Mesh) -> None:
         assert (line, there) == (line, expected)
         told.update(event.split()[0] for event in expected)
     assert told == set(
-        "new xadd xdel xtrim xgroup-create xgroup-destroy xsetid expire persist del".split()
+        "new xadd xdel xtrim xgroup-create xgroup-destroy xsetid expire persist del "
+        "sadd srem rpush lpop".split()
     )
 
 

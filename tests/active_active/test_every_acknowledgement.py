@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
-from anabranch.effects import acknowledging, kinds, prepare
-from anabranch.region.leases import Leasing
+from anabranch.effects import acknowledging, kinds
 from anabranch.simulator.exploration.search import Search
 from anabranch.simulator.exploration.worlds import world_named
-from anabranch.stream.groups.runs import Runs
-from anabranch.stream.ranges import Ranges
 from anabranch.stream.stream import Stream
 from tests.active_active import histories
 from tests.support.mesh import Mesh, Node
@@ -24,7 +18,7 @@ SEEDS = range(1, 13)
 REACHED = {"ack told": 30, "power failure": 1, "XACK": 30}
 """What these histories must come to, and how often."""
 
-WORLDS = ("every-acknowledgement", "told-later")
+WORLDS = ("every-acknowledgement", "told-later", "told-one-by-one")
 
 
 def test_histories_with_every_acknowledgement() -> None:
@@ -38,82 +32,6 @@ def test_all_holds_in_every_order(name: str) -> None:
     explored = Search(world_named(name)).run()
     assert explored.problem is None
     assert explored.is_complete
-
-
-# -- mistakes that must be found --------------------------------------------------------------
-
-
-def _pending_entries_are_told(patch: Patch) -> None:
-    """The dots of an effect are all that is pending."""
-    patch.setattr(
-        prepare,
-        "dots_of",
-        lambda effect, group: [
-            (replica_id, entry.number)
-            for replica_id, pending in group.pending.lists.items()
-            for entry in pending.entries.values()
-        ],
-    )
-
-
-def _intervals_reach_too_far(patch: Patch) -> None:
-    patch.setattr(acknowledging.by_number, "newest_slot_upto", lambda log, number: (0, 0))
-
-
-def _noack_is_not_told(patch: Patch) -> None:
-    dots_of = acknowledging.dots_of
-    patch.setattr(
-        prepare,
-        "dots_of",
-        lambda effect, group: [] if type(effect) is kinds.Deliver else dots_of(effect, group),
-    )
-
-
-def _only_the_first_is_told(patch: Patch) -> None:
-    dots_of = acknowledging.dots_of
-    patch.setattr(prepare, "dots_of", lambda effect, group: dots_of(effect, group)[:1])
-
-
-def _what_was_held_back_stays_so(patch: Patch) -> None:
-    patch.setattr(Leasing, "_tell", lambda self, place: None)
-
-
-def _given_up_is_told_later(patch: Patch) -> None:
-    held_back = Runs.held_back
-
-    def without(self: Runs, *given: Any) -> tuple[Ranges, int]:
-        given_up, self.discarded = self.discarded, {}
-        try:
-            return held_back(self, *given)
-        finally:
-            self.discarded = given_up
-
-    patch.setattr(Runs, "held_back", without)
-
-
-MISTAKES: dict[Callable[[Patch], None], str] = {
-    _pending_entries_are_told: "every-acknowledgement",
-    _intervals_reach_too_far: "every-acknowledgement",
-    _noack_is_not_told: "clients",
-    _only_the_first_is_told: "histories",
-    _what_was_held_back_stays_so: "told-later",
-    _given_up_is_told_later: "told-later",
-}
-"""By mistake, who finds it."""
-
-
-@pytest.mark.parametrize(("build_in", "where"), MISTAKES.items())
-def test_a_mistake_is_found(
-    build_in: Callable[[Patch], None], where: str, monkeypatch: Patch
-) -> None:
-    build_in(monkeypatch)
-    if where == "clients":
-        with pytest.raises(AssertionError):
-            test_other_ways_to_be_done_are_told("NOACK")
-    elif where == "histories":
-        assert any(histories.run_range(range(n, n + 1), acks_all=True).failed for n in SEEDS)
-    else:
-        assert Search(world_named(where)).run().problem is not None
 
 
 # -- what clients see -------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Seeded mistakes that exploration finds, without chance: ``python -m tests.simulator.exploring``.
 
-Each mistake of :mod:`tests.simulator.faults` that concerns several regions has a world in which
-the search comes to a broken invariant. As a program this searches all of these worlds and prints
+Each mistake that concerns several regions has a world in which the search comes to a broken
+invariant: those of :mod:`tests.simulator.faults`, of strings, sets and lists, of the policies that
+regions share, and of scheduled entries. As a program this searches all of these worlds and prints
 how many states it took, and how many steps the counterexample has.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import fields
 from typing import Final
@@ -20,9 +21,25 @@ from anabranch.simulator.exploration.reactions import describe
 from anabranch.simulator.exploration.script import line_of
 from anabranch.simulator.exploration.search import Explored, Reductions, Search, seldom_collected
 from anabranch.simulator.exploration.worlds import WORLDS, world_named
-from tests.simulator.faults import MISTAKES
+from tests.active_active import element_mistakes, policy_mistakes, string_mistakes
+from tests.simulator import faults, lease_mistakes, scheduled_mistakes
 
-__all__ = ["FOUND_IN", "NOT_OF_REGIONS", "VARIANTS", "search_with"]
+__all__ = ["BUILT_IN", "FOUND_IN", "NOT_OF_REGIONS", "VARIANTS", "search_with"]
+
+BUILT_IN: Final[dict[str, Callable[[pytest.MonkeyPatch], None]]] = {
+    **{mistake.name: mistake.build_in for mistake in faults.MISTAKES},
+    **string_mistakes.MISTAKES,
+    **element_mistakes.MISTAKES,
+    **policy_mistakes.MISTAKES,
+    **{
+        name: build_in
+        for module in (lease_mistakes, scheduled_mistakes)
+        for name, (kind, build_in) in module.MISTAKES.items()
+        if kind == module.REGIONS
+    },
+}
+"""By its name, how a mistake is built in. What leases, scheduled entries and the order of keys
+promise without other regions is left to their own simulations."""
 
 FOUND_IN: Final[dict[str, str]] = {
     "tombstones are dropped at once": "groups-or-del",
@@ -80,6 +97,61 @@ FOUND_IN: Final[dict[str, str]] = {
     "a peer is granted no more than at first": "turns",
     "a unit is applied before all of it has come": "turns",
     "a silent link is never given up": "silence",
+    # strings and counters
+    "the write that arrives last counts": "strings",
+    "the write with the lowest stamp counts": "strings",
+    "SET removes increments that it has not seen": "set-or-incr",
+    "DEL removes writes that it has not seen": "strings-or-streams",
+    "DEL keeps increments that it has seen": "del-or-incr",
+    "what was seen of increments is forgotten at once": "del-or-incr",
+    "each increment begins a new total": "del-or-incr",
+    "a full sync forgets what was seen of increments": "full-syncs-of-counters",
+    "a full sync brings back increments": "full-syncs-of-counters",
+    "EXPIRE changes writes that it has not seen": "strings",
+    "the deadline of another write counts": "strings",
+    "a stream drops the string that it meets": "strings-or-streams",
+    "snapshots leave writes out": "full-syncs-of-counters",
+    "SET keeps the deadline": "strings",
+    # sets and lists
+    "SREM and pops take what they have not seen": "sets",
+    "SADD of a member that is there changes nothing": "sets",
+    "DEL removes elements that it has not seen": "types-that-meet",
+    "DEL takes what came by a full sync for seen": "full-syncs-and-del",
+    "LSET removes an item that it has not seen": "set-at-once",
+    "of items set at once the one that came first counts": "set-at-once",
+    "items stand in the order of their arrival": "lists",
+    "RPUSH puts items before the last one": "lists",
+    "a pop of several items leaves the last one": "lists",
+    "a full sync brings back what was taken": "full-syncs-of-elements",
+    "a full sync drops what the other side lacks": "full-syncs-of-elements",
+    "snapshots leave lists out": "full-syncs-of-elements",
+    "a stream drops the set that it meets": "types-that-meet",
+    "a list hides a set": "types-that-meet",
+    "a new set has the deadline of the former one": "expiring-sets",
+    "draws meet members that are gone": "sets",
+    "RENAME and COPY leave out what a set hides": "values-renamed",
+    # policies, scheduled entries, dead letters
+    "a home is handed over before that is on the disk": "homes-and-power",
+    "what is pending is not handed over": "homes",
+    "a home begins without a hand-over": "homes-and-full-syncs",
+    "the home that is told last counts": "homes-of-three",
+    "nobody compares what two homes delivered": "homes-taken",
+    "a former home says nothing after a forced take": "homes-taken",
+    "what is acknowledged elsewhere is not noted": "homes-taken",
+    "all that is pending is told as acknowledged": "every-acknowledgement",
+    "acknowledged intervals reach too far": "every-acknowledgement",
+    "what NOACK delivers is not told": "told-one-by-one",
+    "of several acknowledged entries one is told": "told-one-by-one",
+    "what was held back stays so with acks all": "told-later",
+    "what was given up is told later": "told-later",
+    "the policy that arrives last counts": "settings",
+    "the limits of idempotent IDs that arrive last count": "settings",
+    "each region adds a copy": "dead-letters",
+    "every region adds a scheduled entry": "scheduled",
+    "nobody adds what a removed region has scheduled": "scheduled-and-leaving",
+    "of two additions both stay": "scheduled-twice",
+    "of two additions each region keeps another one": "scheduled-twice",
+    "additions are forgotten at once": "scheduled-twice",
 }
 """By mistake, the world that finds it."""
 
@@ -116,9 +188,8 @@ REDUCTIONS: Final = tuple(each.name for each in fields(Reductions))
 def search_with(name: str, world: str, states_max: int = 0, without: str = "") -> Explored:
     """Search a world with a mistake built in, ``without`` one of the reductions."""
     reductions = Reductions(**{without: False}) if without else Reductions()
-    mistake = next(each for each in MISTAKES if each.name == name)
     with pytest.MonkeyPatch.context() as patch:
-        mistake.build_in(patch)
+        BUILT_IN[name](patch)
         return Search(world_named(world), reductions, situations_max=states_max).run()
 
 

@@ -33,6 +33,8 @@ I-27 the groups of a stream that is copied, or dumped and restored, have the sam
 I-28 a command that runs in slices shows the data of one moment, whatever changes meanwhile
 I-29 an entry of a group with a home is delivered in one region, and in the end the group has one
      home; what a forced take repeats is reported, exactly
+I-30 a command on a set or a list makes of it, in its own region, what Redis makes of it
+I-31 a scheduled entry, and the copy of an entry that was given up, is there once in the end
 ==== ==============================================================================================
 """
 
@@ -47,6 +49,7 @@ from typing import Any, Final
 from anabranch.keyspace.replica import region_of
 from anabranch.node.full_syncs import STAGING
 from anabranch.simulator import looking
+from anabranch.simulator.element_checks import CHECKED, ElementCheck
 from anabranch.simulator.formulas import Shown
 from anabranch.simulator.group_checks import GroupChecks
 from anabranch.simulator.group_moves import MoveChecks
@@ -193,15 +196,18 @@ class Checks:
             return self._add(process, words, key, stream)
         if name == b"XREADGROUP":
             return self.groups.read(process, words, key, stream)
-        if name in (b"XACK", b"XACKDEL"):
+        if name in (b"XACK", b"XACKDEL") or self.groups.gives_up(words, stream):
             return self.groups.acknowledge(process, words, key, stream)
         move = self._moving.get(name)
         if move is not None:
             return move(process, words)
+        elements = ElementCheck(process.region.keyspace, words) if name in CHECKED else None
         reply = process.do(words)
         if isinstance(reply, Exception):
             return reply
-        if name == b"XCFGSET":
+        if elements is not None:
+            elements.check(reply)
+        elif name == b"XCFGSET":
             self.configured = True
         elif name == b"XGROUP" and words[1] == b"SETID":
             self.groups.jumped(process, key, words[3])
@@ -316,6 +322,9 @@ class Checks:
             return f"region {number} takes no writes yet"
         if process.region.keyspace.databases[0].policies.tombstones:
             return f"region {number} remembers policies that were deleted"
+        now_ms = process.exchange.wall_ms()
+        if any(row[-1] < now_ms for row in looking.scheduled(process.region.keyspace)):
+            return f"region {number} has scheduled entries that were due"
         for key in looking.streams(process.region.keyspace):
             found = self.groups.untold(process, key) or self.groups.unmoved(process, key)
             if found:
@@ -391,6 +400,6 @@ _KEY_SECOND: Final = frozenset(
     {
         b"COPY", b"DEL", b"DUMP", b"PERSIST", b"PEXPIRE", b"RENAME", b"RENAMENX", b"RESTORE",
         b"XACK", b"XACKDEL", b"XADD", b"XAUTOCLAIM", b"XCFGSET", b"XCLAIM", b"XDEL", b"XDELEX",
-        b"XSETID", b"XTRIM",
+        b"XNACK", b"XSETID", b"XTRIM",
     }
 )  # fmt: skip

@@ -182,6 +182,14 @@ class Resolved(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class AddedOnTime(Fact):
+    """Scheduled entries were added (AB.SCHEDULE)."""
+
+    rows: tuple[tuple[bytes, int, int, int, int], ...]
+    """``(handle, stamp, replica ID, time, number)``: the entry, and the effect that added it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Configured(Fact):
     """XCFGSET: forgets the tags in its context."""
 
@@ -207,6 +215,14 @@ def facts_of_resolution(
     if effect.removed:
         goes = frozenset([(effect.goes[0], effect.goes[1])])
         yield Removed(replica_id, number, context, goes, ())
+
+
+def fact_of_schedule(
+    effect: kinds.AdvanceScheduled, replica_id: int, number: int, context: Vector
+) -> AddedOnTime:
+    """The fact of what was added of all that is noted on scheduled entries."""
+    rows = tuple((*row[:4], row[5]) for row in effect.rows if row[5])
+    return AddedOnTime(replica_id, number, context, rows)
 
 
 def _or_never(at_ms: int | None) -> float:

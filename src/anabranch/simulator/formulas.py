@@ -26,6 +26,7 @@ from anabranch.simulator.facts import (
     NEVER,
     Acknowledged,
     Added,
+    AddedOnTime,
     Cleared,
     Configured,
     Created,
@@ -44,6 +45,7 @@ from anabranch.simulator.facts import (
     Tagged,
     Vector,
     fact_of,
+    fact_of_schedule,
     facts_of_resolution,
     facts_of_run,
 )
@@ -118,7 +120,8 @@ class Shown:
     @_once
     def entries(self) -> list[Added]:
         """Live entries, ordered by ID, region, epoch, number."""
-        removed = {dot for fact in self._applied(Removed) for dot in fact.dots} | self.lost
+        removed = {dot for fact in self._applied(Removed) for dot in fact.dots}
+        removed |= self.lost | self.added_again
         live = [fact for fact in self.added if fact.dot not in removed]
         return sorted(live, key=_rank)
 
@@ -349,6 +352,17 @@ class Shown:
             if (tag := tags.get((fact.replica_id, fact.entry_id))) and tag.number == fact.number + 1
         }
 
+    @_once
+    def added_again(self) -> set[Dot]:
+        """Scheduled entries that two regions have added: that of their own region stays."""
+        found: defaultdict[tuple[object, ...], list[tuple[bool, Dot]]] = defaultdict(list)
+        for fact in self._applied(AddedOnTime):
+            for handle, stamp_ms, replica_id, at_ms, number in fact.rows:
+                is_other = region_of(fact.replica_id) != region_of(replica_id)
+                addition = is_other, (fact.replica_id, number)
+                found[handle, stamp_ms, replica_id, at_ms].append(addition)
+        return {dot for additions in found.values() for _, dot in sorted(additions)[1:]}
+
     def answer(self, tags: Sequence[Tagged]) -> int:
         """The ID that a retry gets: the smallest, among the entries that do not yield."""
         stays = {fact.tag: fact.entry_id for fact in self._resolved}
@@ -471,6 +485,9 @@ class History:
                 self.stands_for[(effect.db, effect.key), stays].append(goes)
                 for each in facts_of_resolution(effect, replica_id, number, context):
                     self.add((effect.db, effect.key), each)
+            elif isinstance(effect, kinds.AdvanceScheduled):
+                on_time = fact_of_schedule(effect, replica_id, number, context)
+                self.add((effect.db, effect.name), on_time)
             elif (other := fact_of(effect, replica_id, number, context)) is not None:
                 self.add((effect.db, effect.key), other)  # type: ignore[attr-defined]
             number += 1

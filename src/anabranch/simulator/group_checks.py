@@ -115,9 +115,9 @@ class GroupChecks:
     def acknowledge(
         self, process: Process, words: list[bytes], key: bytes, stream: Stream | None
     ) -> Any:
-        """Run XACK or XACKDEL, and record what it acknowledges."""
+        """Run XACK, XACKDEL, or XNACK that gives up, and record what it acknowledges."""
         name = words[2]
-        at = words.index(b"IDS") + 2 if words[0] == b"XACKDEL" else 3
+        at = words.index(b"IDS") + 2 if b"IDS" in words else 3
         group = None if stream is None else stream.groups.get(name)
         dots: list[Dot] = []
         creations: set[Dot] = set()
@@ -138,6 +138,15 @@ class GroupChecks:
                 self._record.reached["acknowledgement held back"] += 1
         self._check_told(process, key, dots)
         return reply
+
+    @staticmethod
+    def gives_up(words: Sequence[bytes], stream: Stream | None) -> bool:
+        """Whether a command gives entries up, which acknowledges them."""
+        if stream is None or words[0] != b"XNACK" or words[3] != b"FATAL":
+            return False
+        group = stream.groups.get(words[2])
+        policed = None if group is None else group.policed
+        return policed is not None and policed.policy.deliveries_max > 0
 
     def untold(self, process: Process, key: bytes, some: Sequence[Dot] | None = None) -> str:
         """What is done in a group with ``acks all``, and other regions are not told; or nothing.

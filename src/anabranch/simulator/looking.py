@@ -102,9 +102,20 @@ def equal(keyspace: Keyspace) -> dict[str, Any]:
         },
         "policies": {
             subject: dict(sorted(settings.items()))
-            for subject, settings in keyspace.databases[0].policies.live()
+            for subject, settings in sorted(keyspace.databases[0].policies.live(), key=repr)
         },
+        "scheduled": scheduled(keyspace),
     }
+
+
+def scheduled(keyspace: Keyspace) -> list[tuple[Any, ...]]:
+    """The entries that are to be added later."""
+    return sorted(
+        (database.index, place, entry.identity, entry.at_ms)
+        for database in keyspace.databases
+        for place, entry in database.timetables.entries.items()
+        if entry.at_ms != GONE_MS
+    )
 
 
 def visible_value(value: Value) -> dict[str, Any]:
@@ -113,7 +124,7 @@ def visible_value(value: Value) -> dict[str, Any]:
         return visible_stream(value)
     data: Any = value.data if isinstance(value, StringValue) else None
     if isinstance(value, SetValue):
-        data = set(value.members)
+        data = tuple(sorted(value.members))  # a digest must not depend on an order
     elif isinstance(value, ListValue):
         data = list(value.items)
     deadline = value.shared.small_deadline_of(None)
@@ -156,12 +167,7 @@ def everything(keyspace: Keyspace) -> dict[str, Any]:
             for key, stream in sorted(streams(keyspace).items())
             for name, group in groups(stream)
         },
-        "scheduled": sorted(
-            (database.index, place, entry.identity, entry.at_ms)
-            for database in keyspace.databases
-            for place, entry in database.timetables.entries.items()
-            if entry.at_ms != GONE_MS
-        ),
+        "scheduled": scheduled(keyspace),
     }
 
 
@@ -201,7 +207,9 @@ def due_of(shown: Shown) -> dict[str, Any]:
     """The data by the formulas, in the form of :func:`visible`."""
     deadline = None if shown.deadline == NEVER else shown.deadline
     if shown.is_small:
-        return {"value": shown.small, "deadline": deadline, "hidden": shown.small_kinds[1:]}
+        small = shown.small
+        data = tuple(sorted(small)) if isinstance(small, set) else small
+        return {"value": data, "deadline": deadline, "hidden": shown.small_kinds[1:]}
     return {
         "entries": sorted(
             Entry(e.entry_id, e.dot, token_of(e.payload))  # type: ignore[arg-type]
@@ -229,7 +237,7 @@ def difference(one: Any, other: Any) -> str:
         for key in {**one, **other}:
             if one.get(key) != other.get(key):
                 return f"{key} {difference(one.get(key), other.get(key))}"
-    if isinstance(one, list) and isinstance(other, list):
+    if type(one) is type(other) and isinstance(one, list | tuple):
         more = [each for each in one if each not in other]
         less = [each for each in other if each not in one]
         return f"has {more} too many, lacks {less}"

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.engine.session import Session
 from anabranch.keyspace import deferred_free, policies
-from anabranch.region import leases
+from anabranch.scheduling import NEVER
 from anabranch.stream.groups import policy
 from anabranch.stream.groups.group import Group
 from anabranch.stream.stream import Stream
@@ -334,13 +334,17 @@ def test_consumers_that_were_there_before_are_removed_too() -> None:
     assert not w.region.leases.holds
 
 
-def test_many_consumers_are_expected_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "_CONSUMERS", 2)
+def test_many_consumers_are_expected_in_steps() -> None:
     w = Workers("")
-    w.run(*(f"XGROUP CREATECONSUMER s g old{number}" for number in range(5)))
+    w.run(*(f"XGROUP CREATECONSUMER s g old{number}" for number in range(500)))
     w.run("AB.POLICY SET s consumer-ttl 1s")
-    w.passes(300)
-    assert len(w.region.leases.holds) == 5
+    expected = []
+    for _ in range(6):
+        w.region.scheduler.deadline_ns = 0  # each slice of time is over at once
+        w.region.tick()
+        expected.append(len(w.region.leases.holds))
+    assert 0 < expected[0] < expected[1] < expected[-1] == 500
+    w.region.scheduler.deadline_ns = NEVER
     w.passes(11_000)
     assert consumers(w) == set()
 

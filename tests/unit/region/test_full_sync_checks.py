@@ -97,6 +97,14 @@ def test_a_count_that_no_reply_can_have_is_refused(count: str, value: int) -> No
         in_one_go(check_full_sync(theirs, "state"))
 
 
+@pytest.mark.parametrize(("field", "value"), [("hybrid_ms", -1), ("vector", {THEIRS: "x"})])
+def test_the_knowledge_of_a_region_is_checked(field: str, value: object) -> None:
+    theirs = state((1, 1))
+    setattr(theirs.replica, field, value)
+    with pytest.raises(CorruptLogError):
+        in_one_go(check_full_sync(theirs, "state"))
+
+
 def loaded(change: Callable[[list[list[Any]]], None] = lambda _: None) -> Keyspace:
     """A full sync with a stream of three blocks, of which a record was changed, and checked."""
     whole = state()

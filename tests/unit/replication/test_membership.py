@@ -52,6 +52,7 @@ def test_an_address_where_no_region_answers_gets_a_remedy() -> None:
         told = three.local.noted("join_failed")[-1]
         assert told["reason"].startswith(("the connection was lost: ", "nothing was heard for"))
         assert "no region has answered there. join names the gossip port" in told["reason"]
+        assert min(told["again_in_s"], told["tries"]) > 0
 
 
 def test_who_joins_without_the_secret_learns_nothing() -> None:

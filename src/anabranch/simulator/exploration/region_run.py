@@ -38,7 +38,12 @@ from anabranch.replication.former_epochs import ANSWER_MS
 from anabranch.replication.framing import FrameType
 from anabranch.simulator import looking
 from anabranch.simulator.checks import Checks
-from anabranch.simulator.exploration.retry_checks import check_answers, check_count, check_processed
+from anabranch.simulator.exploration.retry_checks import (
+    check_answers,
+    check_count,
+    check_once,
+    check_processed,
+)
 from anabranch.simulator.exploration.script import NotPossibleError, commands_of
 from anabranch.simulator.machine import Machine
 from anabranch.simulator.network import HEAD_BYTES, End, Network, Wire
@@ -374,6 +379,8 @@ class RegionRun:
         self.checks.finish([process])
         if self._knows_tags:
             check_count(process, self.record, self._world.keys)
+        if self._world.is_once:
+            check_once(process, self.record)
         self.checks.drain(process)
         check_processed(process, self.record)
 

@@ -1,16 +1,19 @@
-"""What retried messages come to; in small worlds this is known exactly.
+"""What is added twice, by retries or by several regions; in small worlds this is known exactly.
 
 A part of I-16 of :mod:`anabranch.simulator.checks`: a region answers a retry with the entry that
 stays, as far as it knows. In the end it counts each conflict once, and does not deliver again what
-was processed as an entry that went.
+was processed as an entry that went. Likewise I-31 of scheduled entries and dead letters.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from anabranch.keyspace.replica import region_of
 from anabranch.simulator import looking
+from anabranch.simulator.facts import AddedOnTime
 from anabranch.simulator.record import RunRecord, Violation
 
 if TYPE_CHECKING:
@@ -77,3 +80,18 @@ def check_processed(process: Process, record: RunRecord) -> None:
                         f"{name!r} of {key!r} in region {process.machine.number} delivers "
                         f"{stays} again, which was processed as {went}",
                     )
+
+
+def check_once(process: Process, record: RunRecord) -> None:
+    """Check that no entry is there twice, and that regions add only what they have scheduled."""
+    for key, stream in looking.streams(process.region.keyspace).items():
+        tokens = Counter(entry.token for entry in looking.entries(stream))
+        twice = [token for token, count in tokens.items() if count > 1]
+        if twice:
+            raise Violation(31, f"region {process.machine.number} has {twice} twice in {key!r}")
+    if process.replica.removed or process.machine.settings.schedule_takeover:
+        return
+    for fact in (each for facts in record.history.facts.values() for each in facts):
+        for _, _, replica_id, _, _ in fact.rows if isinstance(fact, AddedOnTime) else ():
+            if region_of(replica_id) != region_of(fact.replica_id):
+                raise Violation(31, f"{fact} is of an entry that another region has scheduled")

@@ -77,6 +77,8 @@ class SmallWorld:
     """Whether a disk may work for any time; otherwise it has done its work at once."""
     copies: bool = False
     """Whether entries may exist twice, as RENAME, COPY or RESTORE is used."""
+    is_once: bool = False
+    """Whether no two entries of a stream have the same last value in the end."""
     forgets_tags: bool = False
     """Whether idempotent IDs may be forgotten early."""
 

@@ -27,12 +27,14 @@ _WITH: Final[dict[str, dict[str, Any]]] = {
     "late-rows": {"holds": _BATCHES | {FrameType.ROW}},
     "no-syncs": {"settings": {"appendfsync": "no"}},
     "no-syncs-in-us": {"own_settings": {2: {"appendfsync": "no"}}},
+    "once": {"is_once": True},
     # With a snapshot, regions keep no effects to send.
     "short-log": {
         "settings": {"oplog_max_bytes": 1, "oplog_segment_bytes": 4096, "region_cache_bytes": 1}
     },
     "slow-disks": {"holds_disk": True},
     "small-windows": {"settings": {"gossip_window": 600}},
+    "takeover": {"settings": {"schedule_takeover": 2}},
     "three-regions": {"regions": 3},
 }
 
@@ -79,6 +81,13 @@ every-acknowledgement: acks all against fail-over: the other region delivers onl
         acknowledged
     before: $group; eu> AB.POLICY SET k acks all
     eu> XREADGROUP GROUP g c COUNT 2 STREAMS k >; eu> XACK k g {newest}; eu> XACK k g {pending}
+    us> XREADGROUP GROUP g c COUNT 1 STREAMS k >; us> XACK k g {pending}
+told-one-by-one: acks all, when several are acknowledged at once behind a pending entry, or read by
+        NOACK
+    before: eu> XADD k 1-* f a; eu> XADD k 2-* f b; eu> XADD k 3-* f c; eu> XADD k 4-* f d;
+        eu> XGROUP CREATE k g 0; eu> AB.POLICY SET k acks all
+    eu> XREADGROUP GROUP g c COUNT 3 STREAMS k >; eu> XACK k g 2-1 3-1;
+        eu> XREADGROUP GROUP g c COUNT 1 NOACK STREAMS k >
     us> XREADGROUP GROUP g c COUNT 1 STREAMS k >; us> XACK k g {pending}
 told-later: acks all for a group that holds acknowledgements back, and one that gave entries up
     before: $group; eu> XADD k * f c
@@ -149,6 +158,23 @@ retries-delivered: a retried message is delivered in both regions, and processed
     before: eu> XGROUP CREATE k g 0 MKSTREAM
     eu> XADD k IDMP p i * f a; eu> XREADGROUP GROUP g c STREAMS k >
     us> XADD k IDMP p i * f a; us> XREADGROUP GROUP g c STREAMS k >; us> XACK k g {pending}
+dead-letters: two regions that give up the same entry: there is one copy of it, and one stays
+    with: once
+    before: $group; eu> AB.POLICY SET k max-deliveries 5 dead-letter l
+    eu> XREADGROUP GROUP g c COUNT 1 STREAMS k >; eu> XNACK k g FATAL IDS 1 {pending}
+    us> XREADGROUP GROUP g c COUNT 1 STREAMS k >; us> XNACK k g FATAL IDS 1 {pending}
+scheduled: entries for later, added by the region that has scheduled them, unless they are cancelled
+    with: once
+    eu> AB.SCHEDULE k IN 300 ID h f a; eu> AB.SCHEDULE k IN 300 ID i f b; wait 500
+    us> AB.SCHEDULE CANCEL k h; us> XADD k * f c
+scheduled-twice: an entry that is due while its region cannot be reached: another one adds it, too
+    with: once takeover
+    eu> AB.SCHEDULE k IN 300 ID h f a; cut eu us; wait 3000; heal
+    us> XADD k * f b; us> DEL k
+scheduled-and-leaving: what a removed region has scheduled is added once, by others or by itself
+        before
+    with: once three-regions
+    ap> AB.SCHEDULE k IN 300 ID h f a; eu> AB.REGION REMOVE 3 FORCE; wait 500
 renames: RENAME and COPY against XADD: what arrives for the former name stays there
     with: copies
     before: eu> XADD k * f a
@@ -199,12 +225,12 @@ full-syncs-of-counters: a region that was away joins increments of which it has 
     cut eu us; eu> INCR k; eu> SET k 5; eu> INCR k; snapshot eu; heal
     us> INCR k; us> DEL k; us> INCR k
 sets: SADD against SREM and SPOP: a removal takes what it has seen, and no later addition
-    before: eu> SADD k a b
+    before: eu> SADD k a b c
     eu> SADD k a; eu> SREM k b
-    us> SREM k a; us> SADD k b; us> SPOP k
+    us> SPOP k; us> SRANDMEMBER k -5; us> SREM k c; us> SADD k b
 lists: pushes, pops, LSET and LINSERT at once: one order, and a pop takes what it has seen
-    before: eu> RPUSH k a b
-    eu> LPOP k; eu> RPUSH k c
+    before: eu> RPUSH k a b c
+    eu> RPUSH k d; eu> LPOP k 2
     us> LSET k 0 x; us> LINSERT k AFTER b y
 set-at-once: LSET of one item in two regions, and a third one that takes what it has seen of it
     with: three-regions
@@ -215,7 +241,13 @@ set-at-once: LSET of one item in two regions, and a third one that takes what it
 types-that-meet: a set, a list and a stream that are made at once under one name: one is shown
     before: eu> DEL k
     eu> SADD k a; eu> RPUSH k b; eu> DEL k
-    us> RPUSH k c; us> XADD k * f d
+    us> RPUSH k c
+    us> XADD k * f d
+values-renamed: RENAME of a name under which a list is hidden by a set: both have the other name
+    with: copies
+    before: eu> DEL k
+    eu> SADD k a; eu> RENAME k l; eu> RENAME l k
+    us> RPUSH k b
 expiring-sets: EXPIRE and expiry of a set against additions, and a set that is made again
     before: eu> SADD k a
     eu> PEXPIRE k 500; eu> SREM k a; eu> SADD k b
@@ -225,7 +257,11 @@ full-syncs-of-elements: a region that was away joins members and items of which 
     with: short-log late-full-syncs
     before: eu> SADD k a; us> RPUSH l x; us> RPUSH l z
     cut eu us; eu> SREM k a; eu> SADD k b; eu> LPOP l; snapshot eu; heal
-    us> SADD k a c; us> LSET l 0 y
+    us> SADD k a c; us> LSET l 0 y; us> RPOP l
+full-syncs-and-del: DEL of a set, by a region that knew less, after a full sync brought the rest
+    with: three-regions short-log late-full-syncs
+    before: eu> SADD k a; us> SADD l a; ap> SADD m a
+    cut eu us; cut eu ap; eu> SADD k b; eu> SADD k c; snapshot eu; ap> DEL k; heal
 flushes: FLUSHALL against entries, groups and a key that is made again
     before: $group
     eu> FLUSHALL; eu> XADD k * f b
@@ -376,7 +412,7 @@ def _worlds(text: str) -> Iterator[SmallWorld]:
 
 WORLDS: Final = tuple(_worlds(_ROWS))
 
-SMALL: Final = ("entries", "groups-or-del", "claims", "renames", "power")
+SMALL: Final = ("entries", "groups-or-del", "claims", "dead-letters", "renames", "sets", "power")
 """Worlds that take some seconds together."""
 
 
