@@ -257,9 +257,9 @@ def test_what_a_reader_of_an_older_version_needs_is_kept_for_the_retention_time(
     assert lake.commit("q", 4, stray)
     assert positions(lake) == stay(50)
     # Long after nobody commits it any more.
-    (path, _), *_ = lake.write(table(range(50, 60)))
+    stray, *_ = lake.write(table(range(50, 60)))
     long_ago = time.time() - 8 * 86_400
-    os.utime(lake.root / path.path, (long_ago, long_ago))
+    os.utime(lake.root / stray.path, (long_ago, long_ago))
     assert merged(lake, retain_hours=1).removed == 1
     assert positions(lake) == stay(50)
     assert kinds(lake) == []

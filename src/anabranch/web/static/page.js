@@ -251,30 +251,32 @@ function isWhole(missing, calm, unheard) {
   unlike++;
   return unlike < PATIENCE ? wasWhole || false : calm;
 }
-/* What regions had changed at once, of one key or of all that hide a value: AB.INFO tells it. */
+/* What regions changed at once: one key, or all that hide a value. */
 function showConflicts() {
-  const {idmp_conflicts: accepted, hidden_values: hidden} = state.cluster;
-  $("conflicts-say").textContent = `Messages that several regions had accepted, of each of which one stayed: ${num(accepted)}. Keys that hide a value of another type: ${num(hidden)}.`;
+  const {idmp_conflicts, hidden_values} = state.cluster;
+  $("conflicts-say").textContent = `Messages that two regions accepted: ${num(idmp_conflicts)}. Keys that hide a value of another type: ${num(hidden_values)}.`;
 }
-function conflictsOf(about) {
-  const whole = (items) => Array.isArray(items) ? items.slice(0, LISTED).map(brief).join(", ") : brief(items), from = (region) => [mark(region), " ", nameOf(region)];
-  const writes = about.writes || [], rows = writes.map(([region, , , stamp, data], at) => [at ? "written at once, and hidden" : "written: this counts", from(region), `${brief(data)} (${timeOf(stamp + "-0")})`]);
-  if (about.increments?.length > 1 || rows.length) for (const [region, , , amount] of about.increments || []) rows.push(["added", from(region), brief(amount)]);
-  for (const items of about["set-at-once"] || []) rows.push(["items set at once: the first counts", "", whole(items)]);
-  for (const kind of ["string", "set", "list"]) if (about["hidden-" + kind] != null) rows.push([`a ${kind} that is hidden`, "", whole(about["hidden-" + kind])]);
-  return rows;
+function conflictsOf({writes = [], increments = [], ...about}) {
+  const all = (items) => [items].flat().slice(0, LISTED).map(brief).join(", "), of = (region) => [mark(region), " ", nameOf(region)];
+  return [
+    ...writes.map(([region, , , stamp, data], at) => [at ? "written at once, and hidden" : "written: this counts", of(region), `${brief(data)} (${timeOf(stamp + "-0")})`]),
+    ...(writes[0] || increments[1] ? increments : []).map(([region, , , amount]) => ["added", of(region), brief(amount)]),
+    ...(about["set-at-once"] || []).map((items) => ["set at once: the first counts", "", all(items)]),
+    ...["string", "set", "list"].filter((kind) => about["hidden-" + kind] != null).map((kind) => [`a ${kind} that is hidden`, "", all(about["hidden-" + kind])]),
+  ];
 }
 async function look(db, key) {
-  const reply = await run(["AB.INFO", ...(key === "" ? [] : [key])], {...QUIET, db}), about = reply ? pairsOf(reply) : {};
-  const rows = key === "" ? (about["hidden-values"] || []).map(([of, name]) => ["hides a value", "", button({class: "link", "data-k": of + JSON.stringify(name), onclick: () => { $("look-key").value = shown(name); look(of, name); }}, brief(name))]) : conflictsOf(about);
-  fill("conflicts", rows.length ? rows.map(([what, region, value]) => tr(named(what), td(region), td(value))) : nothing(3, !reply ? "There is no such key." : key === "" ? "No key hides a value." : "Nothing of this key was changed in several regions at once."));
+  const reply = await run(["AB.INFO", ...(key === "" ? [] : [key])], {...QUIET, db}), about = pairsOf(reply || []);
+  const hides = ([of, name]) => ["hides a value", "", button({class: "link", "data-k": of + JSON.stringify(name), onclick: () => { $("look-key").value = shown(name); look(of, name); }}, brief(name))];
+  const rows = key === "" ? (about["hidden-values"] || []).map(hides) : conflictsOf(about);
+  fill("conflicts", rows[0] ? rows.map(([what, region, value]) => tr(named(what), td(region), td(value))) : nothing(3, !reply ? "There is no such key." : key === "" ? "No key hides a value." : "It had no conflict."));
 }
 on("look", "submit", () => look(watched ? watched.db : 0, wordOf(bytesOf($("look-key").value))));
 function showMatrix() {
   const regions = state.regions, fault = state.peers.find(gone), silent = new Set(state.peers.filter(gone).map((peer) => peer.region));
   let missing = 0, stale = null;
   const calm = state.peers.every((peer) => !gone(peer) && (peer.lag_s || 0) < 1 && (peer.receive_lag_s || 0) < 1);
-  fill($("matrix").tHead, [tr(td(""), regions.map((each) => el("th", {scope: "col"}, "of ", mark(each.region), " ", each.name)))]);
+  fill($("matrix").tHead, [tr(td(""), regions.map((each) => el("th", {}, "of ", mark(each.region), " ", each.name)))]);
   fill("matrix", state.matrix.map((row) => tr(named(mark(row.holder), " ", nameOf(row.holder), row.holder === state.region ? " (this)" : ""), regions.map((each) => {
     const {lacking, age, old, text} = cellOf(row.holder, each.region);
     if (age > STALE_MS && (stale == null || age > stale)) stale = age;
@@ -320,7 +322,7 @@ function takeStatus(next) {
   showRegions();
   if (s.count && s.count !== lastSurvey) {
     lastSurvey = s.count;
-    const rates = s.count > 1 ? [s.added_rate, s.delivered_rate, s.acknowledged_rate] : [null, null, null]; /* it takes two */
+    const rates = s.count > 1 ? [s.added_rate, s.delivered_rate, s.acknowledged_rate] : [null, null, null]; /* of two */
     const row = [state.now_ms / 1000, ...rates, s.lag, s.pending];
     row.forEach((value, index) => { samples[index].push(value); if (samples[index].length > 300) samples[index].shift(); });
     for (const stream of state.streams) {
@@ -364,7 +366,12 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if
 addEventListener("resize", () => { for (const [chart, id] of [[rateChart, "rate-chart"], [lagChart, "lag-chart"]]) if (chart) chart.setSize({width: wide(id), height: CHART_PX}); });
 /* On a narrow screen a table says that it has more columns than are to be seen. */
 const narrow = new ResizeObserver((seen) => { for (const {target} of seen) { const box = target.closest(".scroll"); box.classList.toggle("over", box.scrollWidth > box.clientWidth + 1); } });
-for (const box of document.querySelectorAll(".scroll")) { narrow.observe(box); narrow.observe(box.firstElementChild); }
+for (const box of document.querySelectorAll(".scroll")) {
+  box.tabIndex = 0; /* to be scrolled by keys */
+  box.setAttribute("role", "region");
+  narrow.observe(box);
+  narrow.observe(box.firstElementChild);
+}
 const spark = (values) => {
   const high = Math.max(1, ...values), line = values.map((v, i) => (i * 120 / Math.max(1, values.length - 1)).toFixed(1) + "," + (18 - 16 * v / high).toFixed(1)).join(" ");
   return svg("svg", {width: 120, height: 20, viewBox: "0 0 120 20", role: "img", "aria-label": "at most " + num(Math.max(0, ...values)) + " a second"}, svg("polyline", {points: line, fill: "none", stroke: css("--r0"), "stroke-width": 1.5}));
@@ -380,7 +387,7 @@ function drawAll() {
 }
 function showHeat() {
   const columns = ["< 1 s", "< 10 s", "< 1 min", "< 10 min", "older"];
-  fill($("heat").tHead, [tr(el("th", {scope: "col"}, "Group"), ...columns.map((text) => el("th", {scope: "col"}, text)), el("th", {scope: "col"}, "Delivered once · twice · 3–4 · more"))]);
+  fill($("heat").tHead, [tr(el("th", {}, "Group"), ...columns.map((text) => el("th", {}, text)), el("th", {}, "Delivered once · twice · 3–4 · more"))]);
   const most = Math.max(1, ...state.heat.flatMap((row) => row.ages));
   fill("heat", state.heat.length ? state.heat.map((row) => {
     const sum = Math.max(1, row.deliveries.reduce((a, b) => a + b, 0));
@@ -443,7 +450,7 @@ function placeOf(hash) {
   if (kind === "streams") return {view: "streams"};
   try {
     if (kind === "stream" && /^\d+$/.test(db) && key != null) return {view: name == null ? "stream" : "group", db: +db, key: ofPart(key), group: name == null ? null : ofPart(name)};
-  } catch { /* no address of ours */ }
+  } catch { /* not ours */ }
   return {view: "overview"};
 }
 function entitle() {
@@ -519,7 +526,7 @@ function noteArrivals(applied, when) {
   if (arrivals.size > 4 * KEPT) arrivals = new Map([...arrivals].slice(-2 * KEPT));
 }
 const FONT = "12px system-ui, sans-serif";
-/* A line for each place where groups are, with their names; names that would overlap get rows of their own. */
+/* A line for each place where groups are, with their names, in rows where they would overlap. */
 function flagsOf(place, end, measure) {
   const flags = [], ends = [];
   for (const {at: id, name} of about.groups || []) {
@@ -624,7 +631,7 @@ function openStream() {
   $("from").value = $("field").value = $("value").value = "";
   follow(); groups();
 }
-/* JSON over several lines. The text stays what it was: numbers are not read, as long ones would change. */
+/* JSON over several lines, as it was written: long numbers would change if they were read. */
 function inLines(text) {
   if (!/^\s*[[{]/.test(text) || text.length > 20000) return null;
   try { JSON.parse(text); } catch { return null; }
@@ -800,7 +807,7 @@ async function bury(key, name, id) {
 }
 setInterval(() => { if (watched && !document.hidden && !isOff()) { if (view === "stream") groups(); if (view === "group") inGroup(); } }, 3000);
 /* -- acting -- */
-/* As redis-cli reads and writes words: what cannot be seen, and what is no text, as \xff. */
+/* As redis-cli reads and writes words: what is no text, or cannot be seen, as \xff. */
 const HIDDEN = /[\0-\x1f\x7f-\xa0\xad\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]/gu;
 const escaped = (word) => typeof word === "object" ? hex(word, "\\x") : word.replace(HIDDEN, (c) => hex(c, "\\x"));
 const quoted = (word) => typeof word === "object" ? `"${escaped(word)}"` : /^[\w.:*$+@%=\/,-]+$/.test(word) ? word : `"${escaped(word.replace(/["\\]/g, "\\$&"))}"`;
