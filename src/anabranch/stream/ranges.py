@@ -87,6 +87,14 @@ class Ranges:
                 rest.add(*gap)
         return rest
 
+    def meets(self, other: Ranges) -> bool:
+        """Whether some number is in both sets."""
+        for low, high in zip(self.lows, self.highs, strict=True):
+            at = bisect_right(other.highs, low)
+            if at < len(other.lows) and other.lows[at] < high:
+                return True
+        return False
+
     def copy(self) -> Ranges:
         """An independent copy."""
         twin = Ranges()

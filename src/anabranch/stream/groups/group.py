@@ -234,11 +234,7 @@ class Group:
         pending = self.pending.lists.get(replica_id)
         if pending is None or not pending.entries:
             return Ranges()
-        known = [
-            done
-            for done in self.shared.known_acknowledged(replica_id)
-            if numbers.without(done) != numbers
-        ]
+        known = [done for done in self.shared.known_acknowledged(replica_id) if numbers.meets(done)]
         if not known:
             return Ranges()
         some = [each.number for each in pending.numbered(numbers)]
