@@ -131,6 +131,8 @@ class Watch:
         self._started_ms = self._runs_since_ms = 0
         self._is_new = True
         self._unsure: set[bytes] = set()  # acknowledged, and no client has got the reply
+        self._acked_here: set[bytes] = set()
+        self._dead_here: set[bytes] = set()  # given up, and a loss of power would undo it
 
     # -- the process -----------------------------------------------------------------------------
 
@@ -145,8 +147,11 @@ class Watch:
         for entry_id in unsure:
             self.given.pop(entry_id, None)
             self._free_ms.pop(entry_id, None)
-            if entry_id not in self.everywhere.sure:
+            if entry_id in self._acked_here - self.everywhere.sure:
                 self.everywhere.acked.discard(entry_id)
+        # Those that are kept are found again by the first look.
+        self.everywhere.dead -= self._dead_here
+        self._dead_here.clear()
 
     def stood_still(self, now_ms: int) -> None:
         """The process was paused: nothing could happen until now."""
@@ -282,6 +287,7 @@ class Watch:
     def acknowledged(self, entry_id: bytes) -> None:
         """XACK has counted."""
         self.everywhere.acked.add(entry_id)
+        self._acked_here.add(entry_id)
         self.given.pop(entry_id, None)
         self._free_ms.pop(entry_id, None)
 
@@ -348,6 +354,7 @@ class Watch:
             last = parsed_id(row[row.index(b"last-delivered-id") + 1])
             done = {each for each in self._unsure - shown.keys() if parsed_id(each) <= last}
             self.everywhere.acked |= done - self.everywhere.dead
+            self._acked_here |= done
         for entry_id, (owner, idle, count) in shown.items():
             is_over = self.is_alone and entry_id in self.everywhere.acked
             if owner and entry_id not in self.given and not is_over:
@@ -367,6 +374,8 @@ class Watch:
             letters[origin] += 1
             if origin not in self.everywhere.dead:
                 self._died(origin, letter)
+        if _is_kept(process):
+            self._dead_here.clear()
         twice = [entry_id for entry_id, count in letters.items() if count > 1]
         require(not (self.is_alone and twice), "dead", f"{twice} have several copies")
 
@@ -381,6 +390,7 @@ class Watch:
             require(origin not in self.everywhere.acked, "dead", f"{origin!r} was acknowledged")
             self.given.pop(origin, None)
         self.everywhere.dead.add(origin)
+        self._dead_here.add(origin)
 
     def _look_at_consumers(self, process: Process, waiting: Collection[bytes], now_ms: int) -> None:
         if not self.rules.ttl_ms:
@@ -402,3 +412,12 @@ class Watch:
         gone = self.seen_ids - ids - self.everywhere.over
         require(not gone, "kept", f"{gone} are removed, and nobody has done them")
         self.reached["removed by retention"] += len(self.seen_ids - ids)
+
+
+def _is_kept(process: Process) -> bool:
+    """Whether a new start would find everything; without ``always`` no run loses power."""
+    durability = process.durability
+    assert durability.log is not None
+    is_strict = process.region.settings.appendfsync == "always"
+    kept = durability.synced if is_strict else durability.log.end
+    return kept == durability.position
