@@ -319,15 +319,22 @@ def test_a_take_waits_for_the_home() -> None:
     assert read(us) == [b"2-1", b"3-1", b"4-1"]
 
 
-def test_two_regions_may_ask_at_the_same_time() -> None:
-    """One lacks the hand-over that a full sync has swallowed, another one wants to be the home."""
+def three_with_a_home() -> Mesh:
+    """Three regions that can ask one another, and a group whose home is the first one."""
     mesh = Mesh(3)
     mesh.settle()
     for node in mesh.nodes.values():
         node.host.regions = node.exchange
-    eu, us, ap = mesh.nodes.values()
+    eu = mesh.nodes[1]
     eu.do("AB.POLICY", "SET", "s", "GROUP", "g", "home-region", "1")
     eu.do("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    return mesh
+
+
+def test_two_regions_may_ask_at_the_same_time() -> None:
+    """One lacks the hand-over that a full sync has swallowed, another one wants to be the home."""
+    mesh = three_with_a_home()
+    eu, us, ap = mesh.nodes.values()
     eu.do("XADD", "s", "1-*", "f", "v")
     mesh.settle()
     eu.do("AB.HOME", "MOVE", "s", "GROUP", "g", "2")
@@ -350,13 +357,8 @@ def test_who_is_asked_while_it_waits_for_a_hand_over_answers_afterwards(
     monkeypatch: Patch,
 ) -> None:
     one_piece_at_a_time(monkeypatch)
-    mesh = Mesh(3)
-    mesh.settle()
-    for node in mesh.nodes.values():
-        node.host.regions = node.exchange
+    mesh = three_with_a_home()
     eu, us, ap = mesh.nodes.values()
-    eu.do("AB.POLICY", "SET", "s", "GROUP", "g", "home-region", "1")
-    eu.do("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
     for number in range(1, 5):
         eu.do("XADD", "s", f"{number}-*", "f", "v")
     mesh.settle()
