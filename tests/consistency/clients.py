@@ -152,6 +152,17 @@ class SessionClient(Client):
             noted[0] = [stream, value, reply[1]]
 
 
+class Onlooker(Client):
+    """Reads without a token, each time as a new session: what WAIT promised, it must see."""
+
+    def step(self) -> None:
+        self.process = self.world.recorder.new_process()
+        stream = self.rng.choice(STREAMS)
+        with self.noted("txn", [["r", stream, None]]) as noted:
+            reply = self.ask(self.rng.choice(REGIONS), "XRANGE", stream, "-", "+")
+            noted[0] = [["r", stream, values_of(reply[1])]]
+
+
 class Sender(Client):
     """Sends each message until it is acknowledged, to one region after the other; some again."""
 
@@ -252,6 +263,7 @@ class Run:
             wait_until(self.cluster.converged, "the group is known")
             consumers = [Consumer(self, region) for region in REGIONS]
             clients: list[Client] = [SessionClient(self, f"session{n}") for n in range(4)]
+            clients += [Onlooker(self, "onlooker")]
             clients += [Sender(self, f"p{n}") for n in range(2)]
             clients += consumers
             for each in clients:
