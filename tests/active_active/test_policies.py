@@ -46,6 +46,24 @@ def test_regions_agree_on_the_rules_and_groups_hold_them(seed: int) -> None:
     assert policed(one) == policed(two) == policed(three)
 
 
+def test_what_two_regions_set_against_each_other_is_the_same_in_both() -> None:
+    mesh = Mesh(2)
+    eu, us = mesh.nodes.values()
+    mesh.settle()
+    eu.host.regions = eu.exchange
+    eu.do("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    mesh.settle()
+    eu.do("AB.POLICY", "SET", "s", "key-field", "k")
+    us.do("AB.POLICY", "SET", "s", "redeliver", "claim", "acks", "prefix")
+    eu.do("AB.POLICY", "SET", "s", "home-region", "1")
+    mesh.settle()
+    assert len(rules(eu)[0][1]) == 4
+    assert policed(eu) == policed(us) == {"key-field": "k", "home-region": "1"}
+    us.do("AB.POLICY", "DEL", "s", "key-field")
+    mesh.settle()
+    assert policed(eu) == policed(us) == {"redeliver": "claim", "home-region": "1"}
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_full_sync_brings_the_rules(restarts: bool) -> None:
     mesh = Mesh(2)

@@ -422,15 +422,27 @@ def parse_policy(name: str, text: str) -> Any:
 def conflict_in(texts: Mapping[str, str], new: Mapping[str, str]) -> tuple[str, str] | None:
     """Two of these policies that exclude each other, one of them new; None without any.
 
-    Each as ``name value``. A policy that is switched off excludes nothing.
+    Each as ``name value``.
     """
     both = {**texts, **new}
-    for name, text in both.items():
-        row = POLICIES.get(name)
-        for other, excluded in row.excludes.items() if row and text != row.default else ():
-            if both.get(other) == excluded and (name in new or other in new):
-                return f"{name} {text}", f"{other} {excluded}"
+    for other, name in excluded_in(both).items():
+        if name in new or other in new:
+            return f"{name} {both[name]}", f"{other} {both[other]}"
     return None
+
+
+def excluded_in(texts: Mapping[str, str]) -> dict[str, str]:
+    """Those of these policies that another one excludes, each with the name of that one.
+
+    A policy that is switched off excludes nothing.
+    """
+    return {
+        other: name
+        for name, text in texts.items()
+        if name in POLICIES and text != POLICIES[name].default
+        for other, excluded in POLICIES[name].excludes.items()
+        if texts.get(other) == excluded
+    }
 
 
 def default_policy(name: str, texts: Mapping[str, str]) -> str:

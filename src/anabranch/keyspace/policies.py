@@ -4,7 +4,8 @@ A rule has a *subject*: a key, or a pattern of keys, and a group, a pattern of g
 (None). It belongs to the name and not to the value: deleting the key does not delete it, and it may
 be there before the key. For a name and a policy counts, in this order: the rule of the key and
 group, the rule of the key, the pattern with the longest literal prefix, of several the one that was
-set last. Where several regions write, the greatest stamp counts for each policy of a subject; a
+set last. Of two that exclude each other, set by two rules or in two regions, the excluded one is
+not in force. Where several regions write, the greatest stamp counts for each policy of a subject; a
 deleted one leaves its stamp until every member has it.
 
 Streams and their groups hold what is in force (``stream.retained``, ``group.policed``): commands
@@ -18,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from anabranch.config.policies import POLICIES, parse_policy
+from anabranch.config.policies import POLICIES, excluded_in, parse_policy
 from anabranch.keyspace.expiry import Deadlines
 from anabranch.metrics.holdings import DICT_BYTES, DICT_SLOT_BYTES, PAIR_BYTES
 from anabranch.pattern import Matcher, compile_glob
@@ -210,7 +211,7 @@ class Policies:
     def _known(
         self, key: bytes, group: bytes | None, scope: str
     ) -> tuple[dict[str, str], dict[str, Any]]:
-        """Texts and values by the names of policies of a scope."""
+        """Texts and values by the names of policies of a scope, without what others exclude."""
         texts: dict[str, str] = {}
         values: dict[str, Any] = {}
         for name, found in self.in_force(key, group).items():
@@ -222,6 +223,8 @@ class Policies:
                 except ValueError:  # a newer region knows more values
                     continue
                 texts[row] = text
+        for excluded in excluded_in(texts):
+            del texts[excluded], values[excluded]
         return texts, values
 
     # -- what groups hold ---------------------------------------------------------------------

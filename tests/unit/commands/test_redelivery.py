@@ -10,6 +10,7 @@ from anabranch.scheduling import NEVER
 from anabranch.stream.groups import policy
 from anabranch.stream.groups.group import Group
 from anabranch.stream.stream import Stream
+from tests.support.streams import as_map
 from tests.unit.commands.test_leases import Workers
 
 # -- backoff ------------------------------------------------------------------------------------
@@ -144,6 +145,23 @@ def test_what_other_rules_have_said_is_no_reason_to_refuse_a_third_policy(b: Wor
     b.run("AB.POLICY SET t GROUP g redeliver claim", "AB.POLICY SET t backoff 1s")
     b.run("AB.POLICY SET t GROUP g max-pending group:1")
     assert "exclude each other" in b.fails("AB.POLICY SET t GROUP g key-field k")
+
+
+def test_what_a_pattern_excludes_later_is_not_in_force() -> None:
+    w = Workers("", count=2)
+    w.run("AB.POLICY SET s redeliver claim", "AB.POLICY SET PATTERN s* backoff 1s")
+    fail(w)
+    w.advance(1000)
+    assert w.read(w.session, "bob", "") == ["1-0"]  # by a plain XREADGROUP, as without the first
+    rows = {row["policy"]: row for row in map(as_map, w.run("AB.POLICY GET s GROUP g"))}
+    assert rows["redeliver"]["value"] == "claim"
+    assert "'backoff' excludes this value" in rows["redeliver"]["note"]
+    assert rows["backoff"]["note"] == ""
+    w.run("AB.POLICY DEL PATTERN s*", "XNACK s g FAIL IDS 1 1-0")
+    w.advance(1000)
+    assert w.read(w.session, "bob", "") == []
+    rows = {row["policy"]: row for row in map(as_map, w.run("AB.POLICY GET s GROUP g"))}
+    assert rows["redeliver"]["note"] == ""
 
 
 def test_no_delay_beside_a_lease_by_time_is_no_work_without_end() -> None:

@@ -12,6 +12,7 @@ from anabranch.config.policies import (
     POLICIES,
     conflict_in,
     default_policy,
+    excluded_in,
     nearest_policy,
     parse_policy,
 )
@@ -171,6 +172,7 @@ def policy_get(ctx: Context, args: list[bytes]) -> bytes:
         raise CommandError(texts.SYNTAX)
     found = ctx.db.policies.in_force(subject.name, subject.group)
     set_ = {name.decode("latin-1"): _shown(each.text) for name, each in found.items()}
+    excluded = excluded_in(set_)
     rows: list[Any] = []
     for name, row in POLICIES.items():
         if row.scope == "stream" and subject.group is not None:
@@ -179,7 +181,10 @@ def policy_get(ctx: Context, args: list[bytes]) -> bytes:
         if known is None:
             rows.append(_row(name, default_policy(name, set_), "default", ""))
         else:
-            rows.append(_row(name, known.text, _source(known), _objection(name, known.text)))
+            note = _objection(name, known.text)
+            if name in excluded:
+                note = f"'{excluded[name]}' excludes this value: it is kept, and not in force"
+            rows.append(_row(name, known.text, _source(known), note))
     for unknown, each in found.items():  # a newer region has set it
         note = "this server does not know the policy: it is kept, and not in force"
         rows.append(_row(unknown, each.text, _source(each), note))
