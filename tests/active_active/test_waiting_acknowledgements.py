@@ -76,3 +76,23 @@ def test_what_every_region_knows_is_not_told_again() -> None:
     go_on(mesh)
     assert pending(us) == []
     assert us.vector == before
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_deleted_entry_stays_pending_when_a_later_one_is_acknowledged(restarts: bool) -> None:
+    mesh = Mesh(2)
+    eu, us = mesh.nodes.values()
+    ids = [eu.do("XADD", "k", "*", "f", "v") for _ in range(3)]
+    eu.do("XGROUP", "CREATE", "k", "g", "0")
+    eu.do("XREADGROUP", "GROUP", "g", "ann", "STREAMS", "k", ">")
+    eu.do("XDEL", "k", ids[0])
+    assert eu.do("XACK", "k", "g", ids[1]) == 1
+    mesh.settle()
+    if restarts:
+        eu.restart()
+    assert (pending(eu), pending(us)) == ([ids[0], ids[2]], [])  # in the first as in Redis
+    assert eu.do("XACK", "k", "g", ids[0], ids[2]) == 2
+    mesh.settle()
+    assert pending(eu) == []
+    us.do("XREADGROUP", "GROUP", "g", "bob", "STREAMS", "k", ">")
+    assert pending(us) == []

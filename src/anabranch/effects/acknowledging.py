@@ -68,19 +68,13 @@ def each_told(place: GroupPlace, dots: Iterable[Dot], prefixes: Sequence[Told]) 
 
 
 def waiting_no_more(place: GroupPlace) -> list[Told]:
-    """What is acknowledged here and no other region knows, after what it waited for has gone.
-
-    Entries that are pending and gone stay so, until somebody acknowledges what lies behind them.
-    """
+    """What is acknowledged here and no other region knows, after what it waited for has gone."""
     group = place.group
-    found: list[Told] = []
-    for replica_id, low, high in group.runs.grown(place.stream.logs, group.pending):
-        done = group.shared.acknowledged_of(replica_id)
-        if (pending := group.pending.lists.get(replica_id)) is not None:
-            gone = pending.numbered(Ranges([(low, high)]))
-            done.append(Ranges.of_numbers([entry.number for entry in gone]))
-        found += [(replica_id, *gap) for gap in gaps(done, low, high)]
-    return found
+    return [
+        (replica_id, low, high)
+        for replica_id, low, high in group.runs.grown(place.stream.logs, group.pending)
+        if any(gaps(group.shared.acknowledged_of(replica_id), low, high))
+    ]
 
 
 def told_by(place: GroupPlace, ranges: Sequence[Told]) -> Iterator[kinds.Effect]:

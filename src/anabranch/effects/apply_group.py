@@ -178,7 +178,8 @@ def acknowledge_runs(keyspace: Keyspace, effect: kinds.AcknowledgeRuns) -> None:
     if stream is not None and group is not None:
         note_acknowledged(group, stream.logs, effect.ranges, replica)
         ours = region_of(replica.replica_id) == replica.region
-        group.acknowledge_runs(effect.creations, effect.ranges, effect.greatest, ours=ours)
+        logs = stream.logs if ours else None
+        group.acknowledge_runs(effect.creations, effect.ranges, effect.greatest, logs)
         if not ours:
             replica.untold[effect.db, effect.key] = None
         wake_held_back(keyspace, effect.db, effect.key, group)

@@ -206,13 +206,13 @@ class Group:
         creations: list[Dot],
         ranges: list[tuple[int, int, int]],
         greatest_id: int,
-        *,
-        ours: bool,
+        logs: Logs | None,
     ) -> None:
         """Record acknowledged entries, under creations of which some may be removed.
 
-        ``ours``: this region acknowledged them, and does not send them again. What is pending again
-        stays pending: a range has also what its region only knew to be acknowledged.
+        ``logs``: those of the stream if this region acknowledged them, and does not send them
+        again. What is pending again stays pending: a range has also what its region only knew to be
+        acknowledged. So does what this region's range passes over because it is deleted.
         """
         shared = self.shared
         alive = [dot for dot in creations if dot in shared.creations]
@@ -222,23 +222,32 @@ class Group:
         for replica_id, low, high in ranges:
             acknowledged.setdefault(replica_id, Ranges()).add(low, high)
         for replica_id, numbers in acknowledged.items():
-            again = self._pending_again(replica_id, numbers)
+            stays = self._stays_pending(replica_id, numbers, logs)
             shared.acknowledge(alive, replica_id, numbers)
-            self.drop_numbers(replica_id, numbers.without(again) if again else numbers)
+            self.drop_numbers(replica_id, numbers.without(stays) if stays else numbers)
         shared.see(greatest_id)
-        if ours:
+        if logs is not None:
             self.runs.record_sent(ranges)
 
-    def _pending_again(self, replica_id: int, numbers: Ranges) -> Ranges:
-        """Those of some entries that were acknowledged before they became pending here."""
+    def _stays_pending(self, replica_id: int, numbers: Ranges, logs: Logs | None) -> Ranges:
+        """Those of some entries that were acknowledged before they became pending here.
+
+        With ``logs`` also those that are in none of them any more.
+        """
         pending = self.pending.lists.get(replica_id)
         if pending is None or not pending.entries:
             return Ranges()
         known = [done for done in self.shared.known_acknowledged(replica_id) if numbers.meets(done)]
-        if not known:
+        if not known and logs is None:
             return Ranges()
         some = [each.number for each in pending.numbered(numbers)]
-        return Ranges.of_numbers([each for each in some if any(each in done for done in known)])
+        stays = {each for each in some if any(each in done for done in known)}
+        if logs is not None and some:
+            log = logs.get(replica_id)
+            stays.update(
+                set(some).difference([] if log is None else by_number.live_among(log, some))
+            )
+        return Ranges.of_numbers(sorted(stays))
 
     def drop_acknowledged(self, replica_id: int, numbers: Ranges) -> None:
         """Drop acknowledged entries from pending lists; do not deliver them, even after SETID."""
