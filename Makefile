@@ -48,22 +48,16 @@ endef
 # What pip installs, with the versions of constraints.txt, for the build as well.
 INSTALL := -m pip install --quiet --constraint constraints.txt --build-constraint constraints.txt
 
-# Compiled packages of PyPI come with symbols for debuggers, which take 36 MB.
-UNBURDEN = if command -v strip >/dev/null; then \
-  find $(INSTALLED)/lib -name '*.so' -exec strip --strip-debug {} +; fi
-
 # Quick when nothing changed: each stamp is newer than what it was made from. A build that finds
 # what it compiles in its cache takes seconds (hatch_build.py).
 $(RUNNING): $(SOURCES)
 	$(call environment,$(INSTALLED))
-	@echo "installing the server in $(INSTALLED); the first time some 60 MB and a minute"
+	@echo "installing the server in $(INSTALLED); the first time some 55 MB and a minute"
 	$(INSTALLED)/bin/python $(INSTALL) .
-	@$(UNBURDEN)
 	@touch $@
 
 $(PAGE): $(RUNNING)
 	$(INSTALLED)/bin/python $(INSTALL) '.[web]'
-	@$(UNBURDEN)
 	@touch $@
 
 $(EDITABLE): pyproject.toml constraints.txt

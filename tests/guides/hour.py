@@ -29,7 +29,7 @@ PACKAGES = "python3 python3-venv git make ca-certificates redis-tools redis-serv
 """What the pages take for granted; no C compiler yet."""
 CLONE = "/opt/anabranch"
 STEP_SECONDS = 3600
-INSTALLED_MB_MAX = 76
+INSTALLED_MB_MAX = 60
 """What `pip install .` may leave on the disk, beside pip and setuptools."""
 HANDED_ON = ("_CERT", "_CA_", "SSL_", "CA_BUNDLE", "PROXY", "proxy", "PIP_DEFAULT_TIMEOUT")
 """Parts of the names of variables by which this machine reaches its registries."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-import zstandard
+import pyzstd
 from xxhash import xxh3_64_intdigest
 
 from anabranch.effects.apply import EFFECTS
@@ -56,7 +56,7 @@ def after_header(data: bytes, magic: bytes, version: int, position: int) -> io.B
 
 def body_of(data: bytes, *, compressed: bool) -> list[Any]:
     if compressed:
-        data = zstandard.ZstdDecompressor().decompress(data)
+        data = pyzstd.decompress(data)
     return list(msgspec.msgpack.decode(data))
 
 

@@ -55,7 +55,7 @@ FAST: Final = (
 )
 """Tests without sockets and processes, for a process each; the histories are among them."""
 
-LIBRARIES: Final = ("hypothesis", "redis", "hiredis", "msgspec", "zstandard", "click", "uvloop")
+LIBRARIES: Final = ("hypothesis", "redis", "hiredis", "msgspec", "pyzstd", "click", "uvloop")
 """Imported once for all children."""
 
 FIRST_S: Final = 2.0

@@ -14,9 +14,9 @@ from sys import getsizeof
 from typing import Final
 
 import msgspec
-import zstandard
 from xxhash import xxh32_digest
 
+from anabranch import zstd
 from anabranch.keyspace.version_vectors import covers, maximum
 from anabranch.metrics.holdings import NAME_BYTES
 from anabranch.stream.groups.group import LOCAL_REPLICA_ID
@@ -50,8 +50,7 @@ class _WrittenCursor(msgspec.Struct, array_like=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_WrittenCursor).decode
-_compress = zstandard.ZstdCompressor(level=1, write_checksum=False).compress
-_expand = zstandard.ZstdDecompressor().decompress
+_compressor: Final = zstd.FrameCompressor(1)
 
 
 class JointCursor:
@@ -120,7 +119,7 @@ class JointCursor:
         if self.places is not None:
             fields.append(_by_name(self.places))
         plain = _encode(fields)
-        body = min(plain, _compress(plain), key=len)
+        body = min(plain, _compressor.compress(plain), key=len)
         return _PREFIX + urlsafe_b64encode(xxh32_digest(body) + body).rstrip(b"=")
 
 
@@ -136,12 +135,10 @@ def read_joint_cursor(raw: bytes) -> JointCursor:
     if xxh32_digest(body) != data[:_CHECK_BYTES]:
         raise ValueError("not as it was written")
     try:
-        if body.startswith(zstandard.FRAME_HEADER):
-            if not 0 <= zstandard.frame_content_size(body) <= _BYTES_MAX:
-                raise ValueError("too long")
-            body = _expand(body, allow_extra_data=False)
+        if body.startswith(zstd.MAGIC):
+            body = zstd.expanded(body, _BYTES_MAX)
         fields = _decode(body)
-    except (msgspec.MsgspecError, zstandard.ZstdError) as problem:
+    except (msgspec.MsgspecError, zstd.ZstdError) as problem:
         raise ValueError("not a cursor") from problem
     return JointCursor(
         vector_of(fields.base), fields.rows, set(fields.ended), fields.after, fields.places

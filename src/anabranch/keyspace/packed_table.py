@@ -16,7 +16,8 @@ from sys import getsizeof
 from typing import Final
 
 import msgspec
-import zstandard
+
+from anabranch import zstd
 
 ROWS_MAX: Final = 32
 """The most rows of a chunk."""
@@ -32,15 +33,12 @@ PackedRows = dict[bytes, bytes]
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(dict[bytes, bytes]).decode
-_compress = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=False).compress
-_EXPANDER: Final = zstandard.ZstdDecompressor()
-_expand = _EXPANDER.decompress
+_compressor: Final = zstd.FrameCompressor(_LEVEL)
 
 
 def map_of(chunk: bytes) -> bytes:
-    """The msgpack map of a chunk; in the thread of the event loop only."""
-    expanded: bytes = _expand(chunk)
-    return expanded
+    """The msgpack map of a chunk."""
+    return zstd.opened(chunk)
 
 
 def _rows_of(chunk: bytes) -> PackedRows:
@@ -49,17 +47,15 @@ def _rows_of(chunk: bytes) -> PackedRows:
 
 def rows_in_chunk(chunk: bytes) -> PackedRows:
     """The rows of a chunk that another region may have made; ValueError if it is none."""
-    reading = _EXPANDER.decompressobj()  # takes no memory for a size that is announced
     try:
-        rows = _decode(reading.decompress(chunk))
-    except (zstandard.ZstdError, msgspec.DecodeError) as problem:
+        rows = _decode(zstd.expanded(chunk))
+    except (zstd.ZstdError, msgspec.DecodeError) as problem:
         raise ValueError(f"not a chunk of a table: {problem}") from None
     return rows
 
 
 def _chunk_of(rows: PackedRows) -> bytes:
-    # What the compressor returns keeps the memory that an incompressible map would need.
-    return bytes(memoryview(_compress(_encode(rows))))
+    return _compressor.compress(_encode(rows))
 
 
 def _size_of(first_keys: list[bytes], chunks: list[bytes]) -> int:

@@ -27,7 +27,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
-import zstandard
 from librt.strings import (
     BytesWriter,
     read_i32_le,
@@ -38,6 +37,7 @@ from librt.strings import (
 )
 from xxhash import xxh3_64, xxh3_64_digest, xxh3_64_intdigest
 
+from anabranch import zstd
 from anabranch.compiling import mypyc_attr
 from anabranch.effects import kinds
 from anabranch.effects.codec import BODY_BYTES_MAX, effect_of, plain_effects
@@ -291,7 +291,8 @@ def saved_bytes(data: bytes) -> int:
     if not data[_FLAGS_AT] & COMPRESSED:
         return 0
     size = _HEADER.unpack_from(data)[-1]
-    return expanded_bytes(data[HEADER_BYTES : HEADER_BYTES + FRAME_HEADER_BYTES_MAX]) - int(size)
+    head = data[HEADER_BYTES : HEADER_BYTES + zstd.HEADER_BYTES_MAX]
+    return zstd.announced_bytes(head) - int(size)
 
 
 def is_local(data: bytes) -> bool:
@@ -366,9 +367,9 @@ def decode_batch(data: bytes | memoryview, at: int = 0) -> Batch:
         raise NewerBatchError(f"version {version} with flags {flags:#x}, which we do not know")
     try:
         if flags & COMPRESSED:
-            body = expanded(body, BODY_BYTES_MAX)
+            body = zstd.expanded(body, BODY_BYTES_MAX)
         context, effects = _decode(body)
-    except (*UNREADABLE, CompressionError) as problem:
+    except (*UNREADABLE, zstd.ZstdError) as problem:
         raise NewerBatchError(f"not a list of effects: {problem}") from None
     if len(context) % 2:
         raise NewerBatchError("a number of dependencies that makes no pairs")
@@ -391,9 +392,6 @@ def effects_in(batch: Batch) -> list[kinds.Effect]:
 WORTHWHILE_BYTES: Final = 512
 """Below this the frame costs more than it saves."""
 
-FRAME_HEADER_BYTES_MAX: Final = 18
-"""Bytes at the beginning that contain the length of the body."""
-
 _LEVEL: Final = 1
 
 _SHORT_BYTES: Final = 4096
@@ -407,36 +405,22 @@ _LONG_BYTES: Final = 1 << 20
 _SAMPLES: Final = 16
 _SAMPLE_BYTES: Final = 8 * 1024
 
-CompressionError = zstandard.ZstdError
-"""The bytes were not made by a :class:`Compressor`."""
-
 
 class Compressor:
-    """Compresses bodies; serves one thread at a time."""
+    """Compresses bodies."""
 
     def __init__(self) -> None:
-        # Made when they are used first:
-        self._compressor: zstandard.ZstdCompressor | None = None
-        self._of_short: zstandard.ZstdCompressor | None = None
+        self._frames = zstd.FrameCompressor(_LEVEL)
+        self._short_frames = zstd.FrameCompressor(_SHORT_LEVEL)
 
     def shorter(self, body: bytes) -> bytes | None:
         """The compressed body; None if it is not shorter. Raises :class:`MemoryError`."""
         if len(body) < WORTHWHILE_BYTES:
             return None
-        if len(body) < _SHORT_BYTES:
-            if self._of_short is None:
-                self._of_short = zstandard.ZstdCompressor(level=_SHORT_LEVEL)
-            compressor = self._of_short
-        else:
-            if self._compressor is None:
-                self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
-            compressor = self._compressor
         if len(body) > _LONG_BYTES and not self._may_shrink(body):
             return None
-        try:
-            smaller: bytes = compressor.compress(body)
-        except zstandard.ZstdError as problem:  # only a lack of memory can cause it
-            raise MemoryError(str(problem)) from None
+        compressor = self._short_frames if len(body) < _SHORT_BYTES else self._frames
+        smaller = compressor.compress(body)
         return smaller if len(smaller) < len(body) else None
 
     def shorter_in_parts(self, body: list[bytes]) -> bytes | None:
@@ -446,13 +430,7 @@ class Compressor:
         size = sum(map(len, body))
         if not any(self._may_shrink(part) for part in body if len(part) > _LONG_BYTES):
             return None
-        try:
-            stream = zstandard.ZstdCompressor(level=_LEVEL).compressobj(size=size)
-            parts = [stream.compress(part) for part in body]
-            parts.append(stream.flush())
-        except zstandard.ZstdError as problem:
-            raise MemoryError(str(problem)) from None
-        smaller = b"".join(parts)
+        smaller = zstd.compressed_in_parts(body, _LEVEL)
         return smaller if len(smaller) < size else None
 
     def _may_shrink(self, body: bytes) -> bool:
@@ -460,31 +438,3 @@ class Compressor:
         step = (len(body) - _SAMPLE_BYTES) // (_SAMPLES - 1)
         lows = range(0, step * _SAMPLES, step)
         return any(self.shorter(body[low : low + _SAMPLE_BYTES]) is not None for low in lows)
-
-
-def expanded_bytes(smaller: bytes | memoryview) -> int:
-    """The length of :func:`expanded`, from the first bytes; raises :class:`CompressionError`.
-
-    -1 if the bytes do not contain the length; those of a :class:`Compressor` always do.
-    """
-    return zstandard.frame_content_size(smaller)
-
-
-_EXPANSION_MAX: Final = 1 << 15
-"""So many bytes one compressed byte becomes at most: a block of four becomes 128 KB (RFC 8878)."""
-
-_decompressor = zstandard.ZstdDecompressor()
-
-
-def expanded(smaller: bytes | memoryview, most: int) -> bytes:
-    """The decompressed body; raises :class:`CompressionError`. One thread at a time.
-
-    Memory is allocated for the announced length, so a body above ``most`` is refused, and one that
-    so few bytes cannot become.
-    """
-    size = expanded_bytes(smaller)
-    most = min(most, len(smaller) * _EXPANSION_MAX)
-    if not 0 <= size <= most:
-        raise CompressionError(f"{size} bytes are announced where {most} are allowed")
-    body: bytes = _decompressor.decompress(smaller, allow_extra_data=False)
-    return body

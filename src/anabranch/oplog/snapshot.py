@@ -26,6 +26,7 @@ import msgspec
 from msgspec import Struct
 from xxhash import xxh3_64_intdigest
 
+from anabranch import zstd
 from anabranch.effects import kinds
 from anabranch.effects.streams import bind_small, note_hidden
 from anabranch.effects.write_set import places_of
@@ -40,7 +41,7 @@ from anabranch.keyspace.timetables import Addition, Occurrence, ScheduleFields
 from anabranch.keyspace.timetables import written as schedule_rows
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.oplog import file_kind
-from anabranch.oplog.batch import CompressionError, Compressor, expanded
+from anabranch.oplog.batch import Compressor
 from anabranch.oplog.errors import CorruptLogError, check_mode, too_few_databases
 from anabranch.oplog.storage import ReadFile
 from anabranch.stream.elements import PLACES_A_STEP
@@ -436,9 +437,9 @@ def records_in(file: ReadFile, name: str) -> Iterator[tuple[int, int, list[Any]]
             )
         try:
             if flags & _COMPRESSED:
-                body = expanded(body, RECORD_BYTES_MAX)
+                body = zstd.expanded(body, RECORD_BYTES_MAX)
             record = _decode(body)
-        except (*UNREADABLE, CompressionError) as problem:
+        except (*UNREADABLE, zstd.ZstdError) as problem:
             raise CorruptLogError(name, at, f"a record is no array: {problem}") from None
         if record[:1] == [END]:
             break

@@ -21,9 +21,9 @@ from struct import Struct
 from sys import byteorder
 from typing import TYPE_CHECKING, Final, Protocol
 
-import zstandard
 from librt.strings import BytesWriter, read_i64_le, write_i64_le
 
+from anabranch import zstd
 from anabranch.stream.columnar import Columns, to_columns, write_short
 from anabranch.stream.offloading import BlockFile, Offloaded
 from anabranch.stream.packed_ids import WORD_BYTES, PackedIds, little
@@ -59,14 +59,12 @@ _NO_ENDS: Final = array("H")
 
 _Contents = tuple[PackedIds, "array[int]", bytes]
 
-_decompress: Final = zstandard.ZstdDecompressor().decompress
-
 
 def compressed(
     ids: PackedIds,
     ends: array[int],
     data: bytes,
-    compressor: zstandard.ZstdCompressor,
+    compressor: zstd.FrameCompressor,
     *,
     gain_min: float = 0,
     lightly: bool = False,
@@ -95,10 +93,10 @@ def compressed(
                 planes.append(plane)
                 written |= 1 << byte
     head = _HEAD.pack(ids.base_ms, first, count, form, written)
-    smaller: bytes = compressor.compress(b"".join((head, *planes, *contents)))
+    smaller = compressor.compress(b"".join((head, *planes, *contents)))
     if len(smaller) * gain_min >= len(data) + count * (WORD_BYTES + ends.itemsize):
         return None
-    return bytes(memoryview(smaller))  # a copy, because the buffer has the size of the worst case
+    return smaller
 
 
 def expanded(packed: bytes) -> _Contents:
@@ -114,7 +112,7 @@ def opened(packed: bytes) -> tuple[PackedIds, Columns | None, array[int], bytes]
 
     With columns, offsets and fragments are empty.
     """
-    whole: bytes = _decompress(packed)
+    whole = zstd.opened(packed)
     base_ms, first, count, form, written = _HEAD.unpack_from(whole)
     at = _HEAD.size
     if not written:
@@ -175,8 +173,8 @@ class BlockCache:
         self.bytes_max = bytes_max
         """The limit of bytes in opened blocks; the block that was opened last always stays open."""
         self._level = level
-        self._compressor = zstandard.ZstdCompressor(level=level)
-        self._light = zstandard.ZstdCompressor(level=_LIGHT_LEVEL)
+        self._compressor = zstd.FrameCompressor(level)
+        self._light = zstd.FrameCompressor(_LIGHT_LEVEL)
         self._opened: OrderedDict[Shuttable, tuple[int, int]]  # size, count of opens
         self._opened = OrderedDict()
         self.held = 0
@@ -199,7 +197,7 @@ class BlockCache:
         self.bytes_max = bytes_max
         if level != self._level:
             self._level = level
-            self._compressor = zstandard.ZstdCompressor(level=level)
+            self._compressor = zstd.FrameCompressor(level)
         self._shrink()
 
     def compress(

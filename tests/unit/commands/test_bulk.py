@@ -11,7 +11,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-import zstandard
+import pyzstd
 
 from anabranch.region.maintenance import RECORDS_MAX
 from anabranch.scheduling import TURN_NS
@@ -30,7 +30,7 @@ def exported(server: Streams, *args: object) -> tuple[int, list[Row]]:
     assert version == 2
     if codec:
         assert (codec, args[-2:]) == (1, ("CODEC", "zstd"))
-        data = data[:16] + zstandard.decompress(data[16:])
+        data = data[:16] + pyzstd.decompress(data[16:])
     at = 16
     rows: list[Row] = []
     for _ in range(chunks):
@@ -47,7 +47,7 @@ def exported(server: Streams, *args: object) -> tuple[int, list[Row]]:
 
         if form == 2:
             assert (args[-2:], flags, width) == (("CODEC", "nodes"), 0, 0)
-            rows += _node(zstandard.decompress(data[at : at + size]), count, first)
+            rows += _node(pyzstd.decompress(data[at : at + size]), count, first)
             at += size
             continue
         if form == 0:
@@ -446,7 +446,7 @@ def test_an_export_is_compressed_if_that_makes_it_smaller(server: Streams) -> No
     whole = server.do("AB.EXPORT", "s", "", 0, 100)
     smaller = server.do("AB.EXPORT", "s", "", 0, 100, "CODEC", "Zstd", "MAXBYTES", 1 << 20)
     assert smaller[:2] == b"\2\1"
-    assert smaller[2:16] + zstandard.decompress(smaller[16:]) == whole[2:]
+    assert smaller[2:16] + pyzstd.decompress(smaller[16:]) == whole[2:]
     assert len(smaller) < len(whole) / 4
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-import zstandard
+import pyzstd
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,10 +69,16 @@ def test_the_first_rows_are_dropped_and_the_last_ones_read(
     assert read == [each for each in left if each > other]
 
 
-@pytest.mark.parametrize("chunk", [b"", b"text", zstandard.compress(b"\x01"), b"\x28\xb5\x2f\xfd"])
+NO_ROWS = pyzstd.compress(b"\x80")
+
+
+@pytest.mark.parametrize(
+    "chunk", [b"", b"text", pyzstd.compress(b"\x01"), NO_ROWS[:4], NO_ROWS[:-1], NO_ROWS + b"?"]
+)
 def test_what_is_no_chunk_is_refused(chunk: bytes) -> None:
     with pytest.raises(ValueError, match="not a chunk"):
         rows_in_chunk(chunk)
+    assert rows_in_chunk(NO_ROWS) == {}
 
 
 def test_who_keeps_the_chunks_has_the_table_as_it_was() -> None:

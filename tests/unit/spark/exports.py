@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-import zstandard
+import pyzstd
 
 Entry = tuple[int, int, int, Sequence[tuple[bytes, bytes]]]
 """Position, ms, seq, fields."""
@@ -66,7 +66,7 @@ def node(entries: Sequence[Entry], *, kind: str, run: bool) -> bytes:
     else:
         contents = struct.pack(f"<{len(parts)}{kind}", *map(len, parts)) + b"".join(parts)
     planes = b"".join(bytes(word >> 8 * byte & 255 for word in words) for byte in places)
-    frame = zstandard.compress(head + planes + contents)
+    frame = pyzstd.compress(head + planes + contents)
     facts = (len(entries), 2, 0, 0, 0, 0, entries[0][0], 0, len(frame))
     return struct.pack("<IBBBBQQQQ", *facts) + frame
 

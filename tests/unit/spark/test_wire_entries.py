@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-import zstandard
+import pyzstd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -105,7 +105,7 @@ def first_values(rows, name):
 
 def compressed(whole):
     """The same export with the other codec."""
-    return whole[:1] + b"\1" + whole[2:16] + zstandard.compress(whole[16:])
+    return whole[:1] + b"\1" + whole[2:16] + pyzstd.compress(whole[16:])
 
 
 @settings(max_examples=300, deadline=None)
@@ -198,7 +198,7 @@ def test_columns_beside_many_shapes_are_decoded_too(shapes):
 
 def test_columns_of_more_entries_than_fit_are_refused():
     contents = struct.pack("<QQIcB", 7, 0, 1 << 30, b"C", 1) + columns([[(b"a", b"")]])
-    frame = zstandard.compress(contents)
+    frame = pyzstd.compress(contents)
     chunk_of = struct.pack("<IBBBBQQQQ", 1 << 30, 2, 0, 0, 0, 0, 0, 0, len(frame)) + frame
     with pytest.raises(MalformedReply, match="lengths disagree"):
         parse_export(payload([chunk_of], 1 << 30))
@@ -210,7 +210,7 @@ def test_damaged_columns_are_refused_or_harmless(place, byte):
     whole = bytearray(columns(rows))
     whole[place % len(whole)] = byte
     contents = struct.pack("<QQIcB", 7, 0, 30, b"C", 1) + whole[: len(whole) - byte % 2]
-    frame = zstandard.compress(contents)
+    frame = pyzstd.compress(contents)
     chunk_of = struct.pack("<IBBBBQQQQ", 30, 2, 0, 0, 0, 0, 0, 0, len(frame)) + frame
     with suppress(MalformedReply):
         block = WireEntries(parse_export(payload([chunk_of], 30)))

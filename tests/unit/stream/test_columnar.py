@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 import pytest
-import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch import zstd
 from anabranch.stream.columnar import Columns, to_columns
 from anabranch.stream.compression import BlockCache, compressed, expanded
 from anabranch.stream.entry_id import make
@@ -22,7 +22,7 @@ from tests.unit.spark.exports import fragment
 from tests.unit.stream.test_compression import block_of
 
 MS = 1_700_000_000_000
-COMPRESSOR = zstandard.ZstdCompressor(level=1)
+COMPRESSOR = zstd.FrameCompressor(1)
 
 words = st.one_of(
     st.sampled_from([b"", b"a", b"\r\n", b"$1\r\na\r\n", b"*2\r\n", b"0", b"12"]),
@@ -157,7 +157,7 @@ def test_a_block_that_was_written_as_columns_is_read_as_before() -> None:
     cache = BlockCache(1 << 20)
     block = block_of(100)
     expected = block.slice(0, 100), list(block.ids)
-    without_columns = len(zstandard.ZstdCompressor(level=1).compress(expected[0]))
+    without_columns = len(COMPRESSOR.compress(expected[0]))
     assert block.compress(cache)
     assert (block.slice(0, 100), list(block.ids)) == expected
     block.check()

@@ -8,17 +8,17 @@ from itertools import accumulate
 from random import Random
 
 import pytest
-import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch import zstd
 from anabranch.stream.block import Block, full_block
 from anabranch.stream.compression import BlockCache, compressed, expanded, opened
 from anabranch.stream.entry_id import make
 from anabranch.stream.packed_ids import PackedIds
 from tests.unit.spark.exports import fragment
 
-COMPRESSOR = zstandard.ZstdCompressor(level=1)
+COMPRESSOR = zstd.FrameCompressor(1)
 MS = 1_700_000_000_000
 
 

@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple, cast
 from zlib import crc32
 
 import msgspec
-import zstandard
 
+from anabranch import zstd
 from anabranch.commands.extensions.bulk_rows import added, content_of, rows_of
 from anabranch.commands.stream.options import check_trim, trim_stream, trim_threshold
 from anabranch.effects import kinds
@@ -141,7 +141,7 @@ _PACKED, _PLAIN, _NODE = 0, 1, 2
 _HAS_POSITIONS: Final = 1
 _SWAP: Final = sys.byteorder != "little"
 
-_compress: Final = zstandard.ZstdCompressor(level=1).compress
+_compressor: Final = zstd.FrameCompressor(1)
 
 _NEXT, _LIVE = 3, 5
 """Where a row of AB.OFFSETS has these."""
@@ -351,7 +351,7 @@ def _payload(
 ) -> bytes:
     """The reply with these parts, of which the first two are still empty, compressed if asked."""
     if codec == _ZSTD:
-        smaller = _compress(b"".join(parts))
+        smaller = _compressor.compress(b"".join(parts))
         if len(smaller) < length:
             parts[2:] = [smaller]
             length = len(smaller)
