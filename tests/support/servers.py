@@ -95,6 +95,8 @@ class ServerProcess:
         self.log_path = directory / f"{self.name}.log"
         self.port = 0
         self.process: subprocess.Popen[bytes] | None = None
+        self.ready_seconds = READY_SECONDS
+        """How long a start may take."""
 
     def command(self) -> Sequence[str]:
         """The command line for the current port."""
@@ -132,7 +134,7 @@ class ServerProcess:
         self._wait_ready(self.process)
 
     def _wait_ready(self, process: subprocess.Popen[bytes]) -> None:
-        deadline = time.monotonic() + READY_SECONDS
+        deadline = time.monotonic() + self.ready_seconds
         while time.monotonic() < deadline:
             try:
                 with RespClient(self.port, timeout=2.0) as client:
@@ -145,7 +147,7 @@ class ServerProcess:
             except subprocess.TimeoutExpired:
                 continue
             raise ServerFailed(f"{self.name} ended with status {status}\n{self.log_tail()}")
-        raise ServerFailed(f"{self.name} did not answer in {READY_SECONDS} s\n{self.log_tail()}")
+        raise ServerFailed(f"{self.name} did not answer in {self.ready_seconds} s\n{self.log_tail()}")
 
     @staticmethod
     def _answers(client: RespClient, pid: int) -> bool:

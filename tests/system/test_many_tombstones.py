@@ -26,7 +26,7 @@ def marks(server: AnabranchServer) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(900 + COUNT // 500)
 def test_they_are_small_and_go_when_every_member_has_them(tmp_path: Path) -> None:
     try:
         eu, us = regions_in(tmp_path, "eu", "us")
@@ -43,6 +43,7 @@ def test_they_are_small_and_go_when_every_member_has_them(tmp_path: Path) -> Non
             each = (rss_bytes(eu) - before) / COUNT
             assert each < BYTES_EACH, f"{each:.0f} bytes each"
             eu.kill()
+            eu.ready_seconds += COUNT / 1000
             eu.start()
             assert marks(eu) >= COUNT, "a restart keeps them"
             with eu.client() as again:
