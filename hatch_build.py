@@ -40,7 +40,7 @@ _LIBRARY = "anabranch_core"
 """The name of the shared library of all compiled modules, in front of ``__mypyc``."""
 _UNITS = 12
 """How many files of C the modules are gathered in. One for each module would read the same headers
-130 times; fewer would leave a core idle at the end, and show less progress."""
+140 times; fewer would leave a core idle at the end, and show less progress."""
 _COMPILER_OPTIONS = [
     "-Wno-error",
     "-fvisibility=hidden",

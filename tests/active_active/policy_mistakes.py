@@ -79,10 +79,9 @@ def a_former_home_is_silent(patch: Patch) -> None:
 def acknowledged_elsewhere_is_not_noted(patch: Patch) -> None:
     note = apply_homes.note_acknowledged
 
-    def noted(group: Group, *given: Any) -> None:
-        home = GroupHome() if group.home is None else group.home
+    def noted(group: Group, home: GroupHome, *given: Any) -> None:
         was, home.has_handed_over = home.has_handed_over, True
-        note(group, *given)
+        note(group, home, *given)
         home.has_handed_over = was
 
     patch.setattr("anabranch.effects.apply_group.note_acknowledged", noted)

@@ -107,6 +107,7 @@ MALFORMED = {
     "sizes that are too long": [run(sizes=[9, 99])],
     "a size of 0": [run(sizes=[0, 2 * len(fragment())])],
     "entries cut elsewhere": [run(sizes=[len(fragment()) - 1, len(fragment()) + 1])],
+    "a weight out of range": [run(weights=[1, 1 << 63])],
     "a node that begins nowhere": [run(opens=[2])],
     "a node that begins before": [run(opens=[-1])],
     "nodes in another order": [run(opens=[1, 0])],

@@ -241,7 +241,7 @@ def open_entries_are_acknowledged(patch: Patch) -> None:
 
 
 def acknowledged_stays_pending(patch: Patch) -> None:
-    patch.setattr(Group, "drop_numbers", lambda self, replica_id, numbers: None)
+    patch.setattr(Group, "_drop", lambda self, replica_id, entries, numbers: None)
 
 
 def creation_forgets_tombstones(patch: Patch) -> None:

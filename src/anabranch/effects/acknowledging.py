@@ -22,6 +22,8 @@ from anabranch.stream.stream import Stream
 HELD_BACK_ENTRIES: Final = 500
 """Pending entries that are passed in one piece: well under a millisecond."""
 
+_ACKNOWLEDGE_RUNS: Final = kinds.AcknowledgeRuns  # otherwise it is looked up each time
+
 Told = tuple[int, int, int]
 """Acknowledged numbers of a replica ID: ``(replica_id, low, high)``, above low and up to high."""
 
@@ -86,13 +88,16 @@ def told_by(place: GroupPlace, ranges: Sequence[Told]) -> Iterator[kinds.Effect]
         for replica_id, _, high in some:
             if replica_id in logs:
                 tops[replica_id] = max(high, tops.get(replica_id, 0))
-        yield kinds.AcknowledgeRuns(
+        greatest = 0
+        for replica_id, high in tops.items():
+            greatest = max(greatest, by_number.id_upto(logs[replica_id], high))
+        yield _ACKNOWLEDGE_RUNS(
             place.db,
             place.key,
             place.name,
             list(place.group.shared.creations),
             list(some),
-            max((by_number.id_upto(logs[each], high) for each, high in tops.items()), default=0),
+            greatest,
         )
 
 

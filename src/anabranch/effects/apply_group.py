@@ -176,7 +176,8 @@ def acknowledge_runs(keyspace: Keyspace, effect: kinds.AcknowledgeRuns) -> None:
     stream = known_stream(keyspace, effect.db, effect.key)
     group = None if stream is None else stream.groups.get(effect.group)
     if stream is not None and group is not None:
-        note_acknowledged(group, stream.logs, effect.ranges, replica)
+        if group.home is not None:
+            note_acknowledged(group, group.home, stream.logs, effect.ranges, replica)
         ours = region_of(replica.replica_id) == replica.region
         logs = stream.logs if ours else None
         group.acknowledge_runs(effect.creations, effect.ranges, effect.greatest, logs)

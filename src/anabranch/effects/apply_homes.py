@@ -230,12 +230,14 @@ def _note_repeated(
 
 
 def note_acknowledged(
-    group: Group, logs: Logs, ranges: Iterable[tuple[int, int, int]], replica: Replica
+    group: Group,
+    home: GroupHome,
+    logs: Logs,
+    ranges: Iterable[tuple[int, int, int]],
+    replica: Replica,
 ) -> None:
     """A region acknowledges; one of two may not have heard yet that the group was taken."""
-    home, sender = group.home, region_of(replica.replica_id)
-    if home is None:
-        return
+    sender = region_of(replica.replica_id)
     for replica_id, low, high in ranges:
         log, watch = logs.get(replica_id), home.watch
         if log is None:

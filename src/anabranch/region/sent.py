@@ -8,7 +8,6 @@ replica ID.
 
 from __future__ import annotations
 
-from array import array
 from operator import lt
 from typing import Any, Final
 
@@ -40,6 +39,9 @@ TEXT_MAX: Final = 256
 """The greatest length of a name or an address of a region, as in messages between regions."""
 
 EPOCH_MAX: Final = (1 << 32) - 1
+
+_FEW_BITS: Final = 1 << 60
+"""Machine code compares numbers with this one in a register, but not with ``NUMBER_MAX``."""
 
 _STRING_EVENTS: Final = frozenset(["", *"append incrby incrbyfloat setrange".split()])
 """The keyspace events of strings that were written or increased; "" for ``set``."""
@@ -340,19 +342,11 @@ def _check_elements(effect: kinds.PutElements | kinds.TakeElements) -> None:
 def _check_numbers(value: Any) -> None:
     """Refuse integers, also in nested arrays, that are below 0 or above the limit."""
     if type(value) is int:
-        if not 0 <= value <= NUMBER_MAX:
+        if not 0 <= value < _FEW_BITS and not 0 <= value <= NUMBER_MAX:
             raise _Malformed(f"{value} is out of range")
-    elif isinstance(value, list | tuple) and value:
-        try:
-            array("q", value)  # has room for NUMBER_MAX and no more
-        except TypeError:
-            for each in value:
-                if type(each) is not bytes:
-                    _check_numbers(each)
-        except OverflowError:
-            raise _Malformed("a number is out of range") from None
-        else:
-            _check_numbers(min(value))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            _check_numbers(each)
 
 
 def _ascend(numbers: Any) -> bool:

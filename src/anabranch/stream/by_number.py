@@ -17,9 +17,16 @@ from anabranch.stream.region_log import RegionLog, Span
 def _after(log: RegionLog, number: int) -> tuple[int, int]:
     """``(block index, index)`` of the first slot with a greater number; O(log n)."""
     blocks = log.blocks
-    at = bisect_right(blocks, number, key=_first_number) - 1
-    if at < 0:
+    low, high = 0, len(blocks)
+    while low < high:  # bisect_right would call a function through Python for each block
+        middle = (low + high) // 2
+        if blocks[middle].number(0) <= number:
+            low = middle + 1
+        else:
+            high = middle
+    if not low:
         return 0, 0
+    at = low - 1
     block = blocks[at]
     index = block.index_above(number)
     return (at, index) if index < block.count else (at + 1, 0)
@@ -213,10 +220,6 @@ def clear_upto(log: RegionLog, number: int, position: int) -> list[Block]:
         log.known_from = position
     log.base = max(log.base, position)
     return gone
-
-
-def _first_number(block: Block) -> int:
-    return block.number(0)
 
 
 def _last_number(block: Block) -> int:

@@ -74,8 +74,8 @@ class Ranges:
 
     def update(self, other: Ranges) -> None:
         """Add all numbers of another set."""
-        for low, high in other:
-            self.add(low, high)
+        for at, low in enumerate(other.lows):  # costs less than to begin an iteration
+            self.add(low, other.highs[at])
 
     def without(self, other: Ranges | None) -> Ranges:
         """The numbers of this set that are not in the other one."""
@@ -86,14 +86,6 @@ class Ranges:
             for gap in gaps((other,), low, high):
                 rest.add(*gap)
         return rest
-
-    def meets(self, other: Ranges) -> bool:
-        """Whether some number is in both sets."""
-        for low, high in zip(self.lows, self.highs, strict=True):
-            at = bisect_right(other.highs, low)
-            if at < len(other.lows) and other.lows[at] < high:
-                return True
-        return False
 
     def copy(self) -> Ranges:
         """An independent copy."""

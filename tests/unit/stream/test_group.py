@@ -267,7 +267,8 @@ def test_who_takes_the_first_entries_again_and_again_passes_over_no_removed_ones
     for low in range(1, 41, 4):
         some = consumer.first(4)
         assert [entry.entry_id for entry in some] == list(range(low, low + 4))
-        assert consumer.pending[0]._order[0] == low
+        own = consumer.pending[0]
+        assert own._order[own._gone] == low
         for entry in some:
             pending.assign(0, entry.entry_id, None, 0, 1)
     pending.check({b"c": consumer})

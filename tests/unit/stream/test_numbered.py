@@ -60,3 +60,13 @@ def test_a_search_looks_at_few_entries() -> None:
         (entry,) = pending.numbered(Ranges([(3 * index - 1, 3 * index)]))
         assert entry.entry_id == 10 * index
     assert counted.looks < 4000
+
+
+def test_what_is_acknowledged_in_order_takes_few_looks() -> None:
+    pending = a_list(entries=3000)
+    pending.entries = counted = Counted(pending.entries)
+    for index in range(1, 1001):
+        pending.pop(10 * index)
+        assert pending.numbered(Ranges([(3 * index - 3, 3 * index)])) == []
+    assert counted.looks <= 2 * 1000
+    pending.check()

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
+
+from anabranch.stream import by_number
+from anabranch.stream.groups.pending import GroupPending
+from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.groups.pending_list import PendingList, ranked
 from anabranch.stream.groups.runs import DeliveryRun, Runs
+from anabranch.stream.region_log import RegionLog
 
 
 def extents(runs: Runs) -> list[tuple[int, int]]:
@@ -43,3 +51,39 @@ def test_lists_are_read_in_the_order_of_equal_ids() -> None:
     lists = {second: lists[second], first: lists[first]}
     assert ranked(lists) == [lists[first], lists[second]]
     assert ranked({third: (alone := PendingList())}) == [alone]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_acknowledgements_reach_up_to_the_first_open_entry(seed: int) -> None:
+    """Open is what exists and is pending or was given up; more may be pending again before it."""
+    chance = random.Random(seed)
+    log, pending, runs = RegionLog(), GroupPending(), Runs()
+    ids = {number: 7 * number for number in sorted(chance.sample(range(1, 200), 60))}
+    for number, entry_id in ids.items():
+        opens = chance.random() < 0.2
+        log.append(entry_id, b"<%d>" % number, 1, opens, number - log.next_position)
+    for number in chance.sample([*ids], 15):
+        by_number.remove(log, number - 1, number)
+    for number in sorted(chance.sample([*ids], chance.choice([1, 10, 40]))):
+        pending.lists[1].add(PendingEntry(ids[number], None, 0, 1, 0, number))
+    runs.give_up(1, chance.sample([*ids], chance.choice([0, 3])))
+    edges = [0, *sorted(chance.sample(range(1, 200), 4)), 200]
+    runs.by_replica_id[1] = [
+        DeliveryRun(low, chance.randint(low, high), high)
+        for low, high in zip(edges[::2], edges[1::2], strict=True)
+    ]
+    for _ in range(10):
+        left = {entry.number for entry in pending.lists[1].entries.values()}
+        opened = {
+            number
+            for number in left | set(runs.discarded[1])
+            if by_number.find(log, number) is not None
+        }
+        due = []
+        for run in runs.by_replica_id[1]:
+            above = [number for number in opened if run.sent < number <= run.last]
+            if (high := min(above, default=run.last + 1) - 1) > run.sent:
+                due.append((1, run.sent, high))
+        assert runs.grown({1: log}, pending) == due
+        runs.record_sent(due[:1])
+        pending.lists[1].pop_all([ids[each] for each in sorted(left)[: chance.randint(0, 6)]])

@@ -222,31 +222,30 @@ class Group:
         for replica_id, low, high in ranges:
             acknowledged.setdefault(replica_id, Ranges()).add(low, high)
         for replica_id, numbers in acknowledged.items():
-            stays = self._stays_pending(replica_id, numbers, logs)
+            pending = self.pending.lists.get(replica_id)
+            found = [] if pending is None else pending.numbered(numbers)
+            stays = self._stays_pending(replica_id, found, logs) if found else Ranges()
             shared.acknowledge(alive, replica_id, numbers)
-            self.drop_numbers(replica_id, numbers.without(stays) if stays else numbers)
+            gone = [each for each in found if each.number not in stays]
+            self._drop(replica_id, gone, numbers.without(stays))
         shared.see(greatest_id)
         if logs is not None:
             self.runs.record_sent(ranges)
 
-    def _stays_pending(self, replica_id: int, numbers: Ranges, logs: Logs | None) -> Ranges:
-        """Those of some entries that were acknowledged before they became pending here.
+    def _stays_pending(
+        self, replica_id: int, found: list[PendingEntry], logs: Logs | None
+    ) -> Ranges:
+        """The numbers of those that were acknowledged before they became pending here.
 
-        With ``logs`` also those that are in none of them any more.
+        With ``logs`` also of those that are in none of them any more.
         """
-        pending = self.pending.lists.get(replica_id)
-        if pending is None or not pending.entries:
-            return Ranges()
-        known = [done for done in self.shared.known_acknowledged(replica_id) if numbers.meets(done)]
-        if not known and logs is None:
-            return Ranges()
-        some = [each.number for each in pending.numbered(numbers)]
-        stays = {each for each in some if any(each in done for done in known)}
-        if logs is not None and some:
+        known = self.shared.known_acknowledged(replica_id)
+        numbers = [each.number for each in found]
+        stays = {each for each in numbers if any(each in done for done in known)}
+        if logs is not None:
             log = logs.get(replica_id)
-            stays.update(
-                set(some).difference([] if log is None else by_number.live_among(log, some))
-            )
+            live = [] if log is None else by_number.live_among(log, numbers)
+            stays.update(set(numbers).difference(live))
         return Ranges.of_numbers(sorted(stays))
 
     def drop_acknowledged(self, replica_id: int, numbers: Ranges) -> None:
@@ -256,7 +255,14 @@ class Group:
 
     def drop_numbers(self, replica_id: int, numbers: Ranges) -> None:
         """Drop the entries with these numbers from pending and given up entries."""
-        self.pending.remove_numbered(replica_id, numbers)
+        pending = self.pending.lists.get(replica_id)
+        found = [] if pending is None else pending.numbered(numbers)
+        self._drop(replica_id, found, numbers)
+
+    def _drop(self, replica_id: int, entries: list[PendingEntry], numbers: Ranges) -> None:
+        """Drop pending entries, and given up ones with these numbers."""
+        if entries:
+            self.pending.remove(replica_id, [entry.entry_id for entry in entries])
         self.runs.drop_given_up(replica_id, numbers)
 
     def drop_between(self, replica_id: int, low: int, high: int) -> None:

@@ -23,7 +23,6 @@ from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.groups.ordering import Ordering
 from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.groups.pending_list import Consumer, PendingList, first_of, walk
-from anabranch.stream.ranges import Ranges
 
 MAX_DELIVERIES = (1 << 63) - 1
 """Delivery counts saturate here; XNACK FATAL sets it."""
@@ -135,7 +134,7 @@ class GroupPending:
             pending = self.lists[region] = PendingList()
         if ids and not pending.is_below(ids[0]):
             known = pending.entries
-            self._remove(region, [entry_id for entry_id in ids if entry_id in known])
+            self.remove(region, [entry_id for entry_id in ids if entry_id in known])
         own = consumer.pending.get(region)
         if own is None:
             own = consumer.pending[region] = PendingList()
@@ -167,11 +166,11 @@ class GroupPending:
         """Remove pending entries, owned or released; returns how many there were."""
         count = 0
         for region in self.lists:
-            count += self._remove(region, ids)
+            count += self.remove(region, ids)
         self.acknowledgements += count
         return count
 
-    def _remove(self, region: int, ids: Sequence[int]) -> int:
+    def remove(self, region: int, ids: Sequence[int]) -> int:
         """Remove those of these entries that are pending for a replica ID; returns their count."""
         pending = self.lists[region]
         if len(ids) == 1:
@@ -290,16 +289,6 @@ class GroupPending:
             for entry in gone:
                 self._leave_ages(entry)
         consumer.pending.clear()
-
-    def remove_numbered(self, replica_id: int, numbers: Ranges) -> None:
-        """Remove the entries of a replica ID that have these numbers."""
-        pending = self.lists.get(replica_id)
-        if pending is not None and pending.entries:
-            gone = pending.numbered(numbers)
-            for entry in pending.pop_all([entry.entry_id for entry in gone]):
-                self._detach(replica_id, entry)
-                if self.order is not None:
-                    self.order.removed(entry)
 
     def _detach(self, region: int, entry: PendingEntry) -> None:
         """Remove an entry from everything but the list of the group."""

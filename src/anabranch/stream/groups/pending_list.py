@@ -3,8 +3,9 @@
 Common path: entries are delivered in ascending order and acknowledged near the front; both are a
 dictionary operation plus a list append. Order is kept lazily: ``_order`` lists the IDs ascending
 and may hold IDs that have left; they are skipped, and swept when they outnumber the rest, some at
-each removal. IDs that come out of order (XCLAIM, SETID backwards) are in ``_late`` until somebody
-reads in order: then a few cost a memory move each, and many cost one pass over all.
+each removal. The first ``_gone`` of them have left for certain. IDs that come out of order (XCLAIM,
+SETID backwards) are in ``_late`` until somebody reads in order: then a few cost a memory move each,
+and many cost one pass over all.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from anabranch.stream.ranges import Ranges
 _SWEEP_MIN = 64
 _SWEEP_STEP = 250  # each removal visits at least so many IDs: some ten microseconds
 _PIECE = 256  # IDs looked up together
+_FEW_GONE = 8  # a search steps over so many IDs that have left, and drops more of them
+_GONE_SHARE = 8192  # and one for so many in the list, which all move
 _SEARCH = 8  # a search takes the time of so many entries in a walk over all
 _FEW_LATE = 16  # so many memory moves take less time than one pass over a long list
 _LATE_MAX = 1000  # and one for each ``_LATE_SHARE`` others: then a pass is cheap for each of them
@@ -44,6 +47,7 @@ class PendingList:
         self.frozen: tuple[View, ...] = ()  # read the list as it was at some moment
         self._order: list[int] = []
         self._late: list[int] = []
+        self._gone = 0
         self._unswept = 0  # where a sweep in progress continues downwards; 0: no sweep
 
     def __len__(self) -> int:
@@ -82,6 +86,8 @@ class PendingList:
         if self._late:
             late = list(filter(self.entries.__contains__, self._late))
             self._late = []
+            if late:
+                self._gone = min(self._gone, bisect_left(order, min(late)))
             known = len(order)
             for entry_id in late:
                 # An earlier entry with this ID may have left it there.
@@ -146,6 +152,7 @@ class PendingList:
         low = max(high - most, 0)
         order[low:high] = filter(self.entries.__contains__, order[low:high])
         self._unswept = low
+        self._gone = min(self._gone, low)
 
     def shrink(self, count: int) -> None:
         """Release some entries; the list cannot be used any more."""
@@ -157,7 +164,7 @@ class PendingList:
         """Entries with ``start <= ID <= end``, ascending. The list must not change meanwhile."""
         find = self.entries.get
         order = self._ordered()
-        low = bisect_left(order, start)
+        low = bisect_left(order, start, self._gone)
         while low < len(order) and order[low] <= end:
             high = min(low + _PIECE, len(order))
             if order[high - 1] > end:
@@ -169,7 +176,9 @@ class PendingList:
         """The first of these entries, at most so many."""
         entries = self.entries
         order = self._ordered()
-        low = bisect_left(order, start) if order and order[0] < start else 0
+        low = self._gone
+        if low < len(order) and order[low] < start:
+            low = bisect_left(order, start, low)
         high = len(order)
         if order and order[-1] > end:
             high = bisect_right(order, end)
@@ -193,6 +202,9 @@ class PendingList:
 
     def numbered(self, numbers: Ranges) -> list[PendingEntry]:
         """The entries with these numbers, where several regions write: they ascend as IDs do."""
+        first = self.first()
+        if first is None or not numbers.highs or first.number > numbers.highs[-1]:
+            return []  # nearly always: what is acknowledged in order
         if len(numbers) * _SEARCH > len(self.entries):
             return [each for each in self.entries.values() if each.number in numbers]
         found: list[PendingEntry] = []
@@ -209,12 +221,13 @@ class PendingList:
     def _id_above(self, number: int) -> int | None:
         """The ID of the first entry with a greater number, or None."""
         order, entries = self._ordered(), self.entries
-        low, high = 0, len(order)
+        few = _FEW_GONE + len(order) // _GONE_SHARE
+        low, high = self._gone, len(order)
         while low < high:
             middle = index = (low + high) // 2
             while index < high and order[index] not in entries:
                 index += 1
-            if index - middle > _PIECE:  # otherwise each search steps over them
+            if index - middle > few:  # otherwise each search steps over them
                 del order[middle:index]
                 high -= index - middle
                 index = middle
@@ -225,23 +238,21 @@ class PendingList:
         index = low
         while index < len(order) and order[index] not in entries:
             index += 1
-        if index - low > _PIECE:
+        if index - low > few:
             del order[low:index]
             index = low
         return order[index] if index < len(order) else None
 
     def first(self) -> PendingEntry | None:
-        """The entry with the smallest ID."""
-        order = self._ordered()
-        entries = self.entries
+        """The entry with the smallest ID; O(1) amortised."""
+        order, entries = self._ordered(), self.entries
         if not entries:
             return None
-        skip = 0
-        while order[skip] not in entries:
-            skip += 1
-        if skip:
-            del order[:skip]
-        return entries[order[0]]
+        gone = self._gone
+        while (entry := entries.get(order[gone])) is None:
+            gone += 1
+        self._gone = gone
+        return entry
 
     def last(self) -> PendingEntry | None:
         """The entry with the greatest ID."""
@@ -257,6 +268,8 @@ class PendingList:
         """Assert every invariant of a pending list."""
         order = self._ordered()
         assert all(map(lt, order, order[1:]))
+        assert self._gone <= len(order)
+        assert not any(entry_id in self.entries for entry_id in order[: self._gone])
         assert set(self.entries) <= set(order)
         assert all(entry.entry_id == key for key, entry in self.entries.items())
 

@@ -18,6 +18,7 @@ from anabranch.compiling import mypyc_attr
 from anabranch.stream import by_number
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.groups.pending import GroupPending
+from anabranch.stream.groups.pending_list import PendingList
 from anabranch.stream.groups.progress import Logs
 from anabranch.stream.ranges import Ranges, gaps
 from anabranch.stream.region_log import RegionLog
@@ -108,16 +109,9 @@ class Runs:
         """
         if log is None:
             return None
-        opened = None
         low = max(run.low, run.sent)
         entries = pending.lists.get(replica_id)
-        if entries is not None:
-            for entry in entries.between(by_number.id_upto(log, low), MAX_ID):
-                if entry.number > run.last:
-                    break
-                if entry.number > low and by_number.find(log, entry.number) is not None:
-                    opened = entry.number
-                    break
+        opened = None if entries is None else _first_pending(log, entries, low, run.last)
         if given_up := self.discarded.get(replica_id):
             for number in given_up.irange(low + 1, run.last if opened is None else opened - 1):
                 if by_number.find(log, number) is not None:
@@ -187,6 +181,21 @@ class Runs:
     def is_blank(self) -> bool:
         """Whether nothing is recorded, as in a region alone."""
         return not self.by_replica_id and not self.discarded
+
+
+def _first_pending(log: RegionLog, pending: PendingList, low: int, high: int) -> int | None:
+    """The lowest number in ``(low, high]`` of an entry that is pending and exists."""
+    first = pending.first()
+    if first is None or first.number > high:
+        return None
+    if first.number > low and by_number.find(log, first.number) is not None:  # nearly always
+        return first.number
+    for entry in pending.between(by_number.id_upto(log, low), MAX_ID):
+        if entry.number > high:
+            break
+        if entry.number > low and by_number.find(log, entry.number) is not None:
+            return entry.number
+    return None
 
 
 def _extend(runs: list[DeliveryRun], numbers: list[int]) -> None:
