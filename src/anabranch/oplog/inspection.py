@@ -150,24 +150,24 @@ class Survey:
         Yields the files that no start reads, what a start reads, then the files behind damage.
         Raises :class:`OSError`.
         """
+        for item in self._items():
+            self.bytes_done += item.size if isinstance(item, SeenRecord) else item.batch.size
+            yield item
+        self.bytes_done = self.bytes_total
+
+    def _items(self) -> Iterator[SeenRecord | SeenBatch]:
         read = self.read
         for facts in read:
             if facts.is_superseded:
-                yield from self._counted(self._alone(facts))
+                yield from self._alone(facts)
         if self.only is None:
-            yield from self._counted(self._start())
+            yield from self._start()
         for facts in read:
             if not facts.is_superseded and not facts.is_read:
-                yield from self._counted(self._alone(facts))
+                yield from self._alone(facts)
         for facts in read:
             if isinstance(facts, SegmentFacts) and facts.problem is not None:
                 self._look_behind(facts)
-        self.bytes_done = self.bytes_total
-
-    def _counted(self, seen: Iterator[SeenRecord | SeenBatch]) -> Iterator[SeenRecord | SeenBatch]:
-        for item in seen:
-            self.bytes_done += item.size if isinstance(item, SeenRecord) else item.batch.size
-            yield item
 
     def _start(self) -> Iterator[SeenRecord | SeenBatch]:
         """Observe what a start reads."""
