@@ -4,7 +4,6 @@
 kind                      class                          fate
 ========================  =============================  =========================================
 the client asked wrongly  :class:`CommandError`          error reply, the connection lives
-the client speaks wrongly :class:`ProtocolError`         error reply, the connection closes
 the operator set wrongly  :class:`ConfigError`           refuse to start (or to CONFIG SET)
 ========================  =============================  =========================================
 
@@ -41,13 +40,6 @@ class CommandError(AnabranchError):
     def code(self) -> str:
         """The first word of the text, as counted in ``INFO errorstats``."""
         return self.text.split(b" ", 1)[0].decode("latin-1")
-
-
-class ProtocolError(AnabranchError):
-    """Bytes that are not a request; the text goes to the client before the connection closes.
-
-    An empty text closes without a word (the cross-protocol guard).
-    """
 
 
 class ConfigError(AnabranchError):

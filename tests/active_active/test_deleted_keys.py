@@ -17,7 +17,7 @@ from anabranch.keyspace.remembered import BATCH, OBJECTS_MAX
 from anabranch.oplog import snapshot
 from anabranch.oplog.errors import LogError
 from anabranch.oplog.file_kind import HEADER_BYTES
-from anabranch.oplog.inspection import SeenRecord, SnapshotFacts, Survey
+from anabranch.oplog.inspection import SeenRecord, Survey
 from anabranch.oplog.snapshot import Contents, Snapshot, records_in
 from anabranch.scheduling import in_one_go
 from anabranch.simulator.disk import MemoryStorage
@@ -214,12 +214,12 @@ def test_a_full_sync_with_records_that_make_no_sense_is_refused(record: list[Any
 def test_inspect_counts_and_names_packed_keys() -> None:
     one = parted(COUNT).nodes[1]
     data = Snapshot(one.region.keyspace, Contents(1)).whole()
-    walked = list(Survey(MemoryStorage({snapshot.snapshot_name(1): data})).walk())
-    facts = walked[-1][0]
-    assert isinstance(facts, SnapshotFacts)
-    assert facts.damage is None
+    survey = Survey(MemoryStorage({snapshot.snapshot_name(1): data}))
+    walked = list(survey.walk())
+    (facts,) = survey.snapshots
+    assert facts.problem is None
     assert facts.kinds == {"stream": COUNT}
-    shown = [record_fields(each) for _, each in walked if isinstance(each, SeenRecord)]
+    shown = [record_fields(each) for each in walked if isinstance(each, SeenRecord)]
     maps = [each for name, fields in shown if name == "DELETED" for each in fields["values"][1:]]
     deleted = [key for rows in maps for key in rows]
     assert len(set(deleted)) == len(deleted) > COUNT - OBJECTS_MAX - BATCH

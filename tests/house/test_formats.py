@@ -94,7 +94,7 @@ def test_a_segment_is_as_the_page_says() -> None:
     found = list(effects_in(after_header(data, b"ANABRLOG", 2, 0)))
     kinds = {kind.__struct_config__.tag: kind.__name__ for kind in EFFECTS}
     survey = Survey(MemoryStorage({"log-00000000000000000000.ablog": data}))
-    walked = [item for _, item in survey.walk()]
+    walked = list(survey.walk())
     assert [kinds[effect[0]] for _, _, effect in found] == [
         type(effect).__name__
         for item in walked

@@ -6,13 +6,11 @@ from anabranch.rdb.payload import RDB_VERSION, decode_body, encode_body, frame, 
 from anabranch.rdb.values import Value
 
 
-def encode_payload(
-    value: Value, *, rdb_version: int = RDB_VERSION, compress: bool = False
-) -> bytes:
+def encode_payload(value: Value, *, rdb_version: int = RDB_VERSION) -> bytes:
     """The payload of a value for servers that know a version."""
-    return frame(encode_body(value, rdb_version=rdb_version, compress=compress), rdb_version)
+    return frame(encode_body(value, rdb_version=rdb_version), rdb_version)
 
 
-def decode_payload(payload: bytes, *, expanded_max: int | None = None) -> Value:
+def decode_payload(payload: bytes) -> Value:
     """The value inside a payload; raises :class:`anabranch.rdb.errors.PayloadError`."""
-    return decode_body(unframe(payload)[0], expanded_max=expanded_max)
+    return decode_body(unframe(payload)[0])

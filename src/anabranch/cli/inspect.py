@@ -141,7 +141,7 @@ def _walk(survey: Survey, dump: _Dump | None) -> None:
     quiet = dump is not None and sys.stdout.isatty()
     printed = 0
     with Progress("reading", survey.bytes_total, quiet=quiet) as progress:
-        for _, item in survey.walk():
+        for item in survey.walk():
             progress.update(survey.bytes_done)
             if dump is None or (isinstance(item, SeenRecord) and survey.only is None):
                 continue

@@ -13,11 +13,10 @@ from functools import cache
 from itertools import accumulate, pairwise
 from typing import Any, Final, get_args, get_type_hints
 
-from hiredis import Reader
-
 from anabranch.effects import kinds
 from anabranch.oplog import snapshot as records
 from anabranch.oplog.inspection import SeenRecord
+from anabranch.resp.values import read_value
 from anabranch.stream import entry_id as ids
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.frozen import StreamBuilder
@@ -111,7 +110,7 @@ def _fields(effect: kinds.Effect) -> tuple[str, dict[str, Any]]:
         if name == "position" and value < 0:
             continue  # a server on its own does not write it
         if isinstance(effect, kinds.Add) and name == "fragment":
-            found["fields"] = _entry_fields(value)
+            found["fields"] = read_value(value)[1]
         elif name.endswith("_ms"):
             found[name.removesuffix("_ms")] = when(value)
         else:
@@ -146,15 +145,7 @@ def _entries(head: list[Any], values: list[Any]) -> list[dict[str, Any]]:
     builder = StreamBuilder([counters, [*producers[:4], []], logs, [], *rest])
     builder.add_blocks(values)
     return [
-        {"id": id_text(entry), "fields": _entry_fields(fragment)}
+        {"id": id_text(entry), "fields": read_value(fragment)[1]}
         for block, low, high in builder.stream.spans(MIN_ID, MAX_ID)
         for entry, fragment in zip(block.ids[low:high], block.fragments(low, high), strict=True)
     ]
-
-
-def _entry_fields(fragment: bytes) -> list[bytes]:
-    """Fields and values, one after the other, of an entry in the form of replies."""
-    reader = Reader()
-    reader.feed(fragment)
-    _, fields = reader.gets()
-    return list(fields)

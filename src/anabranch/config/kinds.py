@@ -96,9 +96,8 @@ def _bounded(value: int, low: int, high: int) -> int:
 class Memory(Kind):
     """Bytes, with units: 1k is 1000, 1kb is 1024."""
 
-    def __init__(self, low: int = 0, high: int = LONG_MAX, *, percent: bool = False) -> None:
+    def __init__(self, low: int = 0, *, percent: bool = False) -> None:
         self.low = low
-        self.high = high
         self.percent = percent
 
     def parse(self, words: Sequence[str]) -> int:
@@ -110,7 +109,7 @@ class Memory(Kind):
         if match is None:
             what = "memory or percent value" if self.percent else "memory value"
             raise ValueError(f"argument must be a {what}")
-        return _bounded(int(match[1]) * _UNITS[(match[2] or "").lower()], self.low, self.high)
+        return _bounded(int(match[1]) * _UNITS[(match[2] or "").lower()], self.low, LONG_MAX)
 
     def format(self, value: Any) -> str:
         """The value in plain bytes, without a unit."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from anabranch.errors import CommandError
 from anabranch.resp.encode import bulk
@@ -14,15 +14,13 @@ if TYPE_CHECKING:
     from anabranch.keyspace.database import Database
     from anabranch.stream.stream import Stream
 
-ENTRY_LINE_BYTES: Final = len(b"*2\r\n")  # before the ID
-
 
 def add_entry(
-    ctx: Context, database: Database, key: bytes, stream: Stream | None, count: int, body: bytes
+    ctx: Context, database: Database, key: bytes, stream: Stream | None, fields: bytes
 ) -> int | None:
     """Add an entry to the stream of a key, or to a new one; returns its ID.
 
-    ``body`` are its ``count`` names and values as bulk strings. None if that is impossible at
+    ``fields`` are its names and values, as an array of bulk strings. None if that is impossible at
     present: the clock of this region is wrong, the last ID is the greatest, other regions take no
     entry of this size.
     """
@@ -31,12 +29,12 @@ def add_entry(
     except CommandError:
         return None
     head = bulk(text(entry_id))
-    fragment = b"".join([b"*2\r\n", head, b"*%d\r\n" % count, body])
+    fragment = b"*2\r\n%b%b" % (head, fields)
     if len(fragment) > ctx.effects.added_bytes_max:
         return None
     if stream is None:
         stream = ctx.effects.create_stream(database, key)
-    weight = entry_weight(len(fragment) - len(head) - ENTRY_LINE_BYTES, count)
+    weight = entry_weight(len(fields), int(fields[1 : fields.index(b"\r\n")]))
     opens = stream.local.is_full(weight, ctx.node_entries_max, ctx.node_bytes_max)
     ctx.effects.add(database, key, stream, entry_id, fragment, weight, opens)
     ctx.changes += 1

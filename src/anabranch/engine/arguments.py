@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 IDS_AT_ONCE = 1000
 """Entry IDs that are read in one step: under a millisecond."""
 
+LISTED_DEFAULT = 100
+LISTED_MAX = 10_000
+"""Rows of a list that commands of ours answer."""
+
 _SAFE_DIGITS = 19  # fewer digits cannot overflow
 _INT_MIN = -(1 << 63)
 _INT_MAX = (1 << 63) - 1
@@ -79,6 +83,18 @@ def natural(raw: bytes, text: str = texts.NOT_POSITIVE) -> int:
     if value < 0:
         raise CommandError(text)
     return value
+
+
+def listed_count(words: Sequence[bytes]) -> int:
+    """How many rows the last ``words`` of a request ask for: nothing, or ``COUNT n``."""
+    if not words:
+        return LISTED_DEFAULT
+    given = integer_or_none(words[1]) if len(words) == 2 and words[0].upper() == b"COUNT" else None
+    if given is None:
+        raise CommandError(texts.SYNTAX)
+    if not 1 <= given <= LISTED_MAX:
+        raise CommandError(f"ERR COUNT must be from 1 to {LISTED_MAX}")
+    return given
 
 
 def symmetric(raw: bytes) -> int:

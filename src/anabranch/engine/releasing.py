@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from anabranch.effects import kinds
-from anabranch.engine.adding import ENTRY_LINE_BYTES, add_entry
+from anabranch.engine.adding import add_entry
 from anabranch.engine.leases import LeasePlace
-from anabranch.resp.encode import bulk
+from anabranch.resp.encode import array_of
+from anabranch.resp.values import read_value
 from anabranch.stream.entry_id import text
 from anabranch.stream.groups.ordering import value_of
 from anabranch.stream.groups.pending import MAX_DELIVERIES
@@ -197,9 +198,8 @@ def _is_copied(
             origin += b"+%d.%d" % (own, ctx.replica.vector.get(own, 0))
     pid = b":".join((DEAD_PRODUCER, whose.key, whose.name))
     fields = _fields(whose, policed.policy, policed.past.get(entry, []), entry, reason)
-    count, rest = without_id(bytes(block.fragment(index)))
-    body = b"".join([*map(bulk, fields), rest])
-    is_there = add_once(ctx, whose.db, target, (pid, origin), len(fields) + count, body)
+    _, words = read_value(bytes(block.fragment(index)))
+    is_there = add_once(ctx, whose.db, target, (pid, origin), array_of([*fields, *words]))
     ctx.stats.policy_dead_lettered += is_there
     return is_there
 
@@ -234,12 +234,10 @@ def _fields(
     ]
 
 
-def add_once(
-    ctx: Context, db: int, key: bytes, tag: tuple[bytes, bytes], count: int, body: bytes
-) -> bool:
+def add_once(ctx: Context, db: int, key: bytes, tag: tuple[bytes, bytes], fields: bytes) -> bool:
     """Add an entry, unless one with this tag is there; False if that is impossible at present.
 
-    ``body`` are its ``count`` fields and values as bulk strings. A stream that is made for it
+    ``fields`` are its fields and values, as an array of bulk strings. A stream that is made for it
     remembers tags for as long as a stream can.
     """
     database = ctx.keyspace.databases[db]
@@ -251,7 +249,7 @@ def add_once(
         known = stream.producers.find(*tag, ctx.now_ms)
         if known is not None and stream.find(known) is not None:
             return True
-    added = add_entry(ctx, database, key, stream, count, body)
+    added = add_entry(ctx, database, key, stream, fields)
     if added is None:
         return False
     made = database.values[key]
@@ -260,11 +258,3 @@ def add_once(
         ctx.emit(kinds.ConfigureProducers(db, key, DURATION_MAX_S, MAXSIZE_MAX))
     ctx.effects.remember(database, key, made, *tag, added)
     return True
-
-
-def without_id(fragment: bytes) -> tuple[int, bytes]:
-    """The count of fields and values of an entry on the wire, and their bytes."""
-    size_end = fragment.index(b"\r\n", ENTRY_LINE_BYTES)
-    id_end = size_end + 2 + int(fragment[ENTRY_LINE_BYTES + 1 : size_end]) + 2
-    count_end = fragment.index(b"\r\n", id_end)
-    return int(fragment[id_end + 1 : count_end]), fragment[count_end + 2 :]

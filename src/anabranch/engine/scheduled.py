@@ -88,9 +88,7 @@ def put_in(
         if known is not None:
             ctx.emit(kinds.CountDuplicate(database.index, key))
             return known, 0
-    end = entry.fields.index(b"\r\n")
-    count, body = int(entry.fields[1:end]), entry.fields[end + 2 :]
-    entry_id = add_entry(ctx, database, key, stream, count, body)
+    entry_id = add_entry(ctx, database, key, stream, entry.fields)
     if entry_id is None:
         return None
     number = ctx.replica.vector.get(ctx.replica.own, 0)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from sys import getsizeof
 from typing import Final
 
-from anabranch.keyspace.scan import CURSOR_END, KeyOrder
+from anabranch.keyspace.scan import KeyOrder
 from anabranch.keyspace.waiter import Waiter
 from anabranch.pattern import compile_glob, matcher_bytes
 
@@ -49,13 +49,9 @@ class FollowedPattern:
         while not order.is_settled_upto(changes):
             order.settle()
             yield
-        cursor = CURSOR_END
-        while True:
-            cursor, page = order.page(cursor, _PAGE)
+        for page in order.pages(_PAGE):
             for key in page:
                 self.added(key)
-            if cursor == CURSOR_END:
-                return
             yield
 
     def added(self, key: bytes) -> bool:

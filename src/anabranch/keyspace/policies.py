@@ -313,10 +313,8 @@ class Policies:
         return self.is_rebinding
 
     def _steps(self, values: Mapping[bytes, Value], order: KeyOrder) -> Iterator[None]:
-        cursor = 0
         left = self._at_once()
-        while True:
-            cursor, keys = order.page(cursor, _NAMES)
+        for keys in order.pages(_NAMES):
             for key in keys:
                 value = values.get(key)
                 self.bind(key, value)
@@ -324,8 +322,6 @@ class Policies:
                 if left <= 0:
                     yield
                     left = self._at_once()
-            if not cursor:
-                return
 
     # -- the rest -----------------------------------------------------------------------------
 

@@ -128,6 +128,18 @@ class KeyOrder:
             number = self._used.find(1, number + 1)
         return CURSOR_END, keys
 
+    def pages(self, count: int) -> Iterator[list[bytes]]:
+        """All keys in pages of at least ``count``; keys may come and go between two pages.
+
+        A key that is there all the time is in one page. The last page may be empty.
+        """
+        cursor = CURSOR_END
+        while True:
+            cursor, keys = self.page(cursor, count)
+            yield keys
+            if cursor == CURSOR_END:
+                return
+
     def any_key(self, random_below: Callable[[int], int]) -> bytes | None:
         """A random key; the probability depends on its bucket's size. None without keys.
 

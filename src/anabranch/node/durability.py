@@ -33,7 +33,6 @@ from anabranch.oplog.log import LOST, SyncNotes
 from anabranch.oplog.unsafe import UnsafeEffects
 
 if TYPE_CHECKING:
-    from anabranch.node.disk_trouble import DiskTrouble
     from anabranch.node.driver import Driver, ReplyWriter, Timer, WorkFuture
     from anabranch.oplog.log import OpLog, Sync
     from anabranch.region.region import Region

@@ -35,16 +35,23 @@ class CorruptLogError(LogError):
 
 
 class AbsentFileError(LogError):
-    """A required file is missing or too short. ``name`` is that file."""
+    """A required file is missing or too short.
 
-    def __init__(self, name: str, what: str, advice: str) -> None:
+    ``name`` is that file without its directory, ``what`` the rest of the sentence.
+    """
+
+    def __init__(self, name: str, shown: str, what: str, advice: str) -> None:
         self.name = name
         self.what = what
-        super().__init__(f"{name} {what}. {advice}")
+        super().__init__(f"{shown} {what}. {advice}")
 
 
 class NewerFormatError(LogError):
-    """A file of a newer version; it is not changed."""
+    """A file of a newer version, from byte ``offset`` on; it is not changed."""
+
+    def __init__(self, text: str, offset: int = 0) -> None:
+        self.offset = offset
+        super().__init__(text)
 
 
 def check_mode(name: str, replica: Replica, *, regional: bool) -> None:

@@ -19,6 +19,7 @@ from xxhash import xxh3_64_intdigest
 from anabranch.oplog.errors import CorruptLogError, NewerFormatError
 
 _KNOWN_FEATURES: Final = 0
+_LOWEST_READER: Final = 1
 _HEADER: Final = struct.Struct("<8sHHIQ")
 _CHECKSUM: Final = struct.Struct("<Q")
 HEADER_BYTES: Final = _HEADER.size + _CHECKSUM.size
@@ -49,13 +50,10 @@ class FileKind:
         prefix: str,
         suffix: str,
         version: int,
-        *,
-        lowest_reader: int,
     ) -> None:
         """``what`` is the name of the kind for error texts: "this is no ..."."""
         self.magic = magic
         self.version = version
-        self._lowest_reader = lowest_reader
         self._what = what
         self._prefix = prefix
         self._suffix = suffix
@@ -73,7 +71,7 @@ class FileKind:
 
     def header(self, position: int) -> bytes:
         """The header of a new file."""
-        header = _HEADER.pack(self.magic, self.version, self._lowest_reader, 0, position)
+        header = _HEADER.pack(self.magic, self.version, _LOWEST_READER, 0, position)
         return header + _CHECKSUM.pack(xxh3_64_intdigest(header))
 
     def read_header(self, data: bytes, name: str) -> int:

@@ -1,17 +1,16 @@
 """What the files of a directory contain, and what a start would do with them. Nothing is changed.
 
-A :class:`Survey` verifies everything and continues where recovery stops: it reports what is sound
-after damage, in files that a start ignores, and in files that do not fit together. It applies no
-effects, so it needs only the memory of one segment. What it reports of a start must be what
-:func:`anabranch.oplog.recovery.recover` does: ``tests/unit/oplog/test_inspection.py`` compares the
-two.
+A :class:`Survey` observes what a start reads (:func:`anabranch.oplog.recovery.read_directory`), and
+goes on where a start ends: it reports what is sound after damage, in files that a start ignores,
+and in files that do not fit together. It applies no effects, so it needs only the memory of one
+segment. Damage that only shows when effects are applied is not found.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from enum import Enum
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -23,24 +22,26 @@ from anabranch.effects.codec import EffectFormatError
 from anabranch.effects.write_set import places_of
 from anabranch.oplog import snapshot as records
 from anabranch.oplog.batch import Batch, effects_in
-from anabranch.oplog.errors import CorruptLogError, NewerFormatError
-from anabranch.oplog.file_kind import HEADER_BYTES, glance
+from anabranch.oplog.errors import AbsentFileError, CorruptLogError, NewerFormatError
+from anabranch.oplog.file_kind import HEADER_BYTES, FileHeader, glance
 from anabranch.oplog.manifest import MANIFEST, Absence, read_manifest
-from anabranch.oplog.recovery import TEMPORARY_SUFFIX
-from anabranch.oplog.segment import (
-    DISUSED,
-    SEGMENT_HEADER_BYTES,
-    Damage,
-    batches_behind,
-    check_segment_header,
-    first_position_of,
-    is_disused,
-    is_noted,
-    is_unfinished,
-    segment_header,
-    turns_in,
+from anabranch.oplog.recovery import (
+    TEMPORARY_SUFFIX,
+    Cut,
+    LogFileRead,
+    Recovery,
+    check_number,
+    check_position,
+    effects_of,
+    read_directory,
 )
-from anabranch.oplog.snapshot import position_of, records_in
+from anabranch.oplog.segment import (
+    SEGMENT_HEADER_BYTES,
+    batches_behind,
+    first_position_of,
+    segment_header,
+)
+from anabranch.oplog.snapshot import Contents, position_of, records_in
 from anabranch.oplog.storage import ReadFile, Storage
 from anabranch.stream.frozen import KEPT
 
@@ -54,7 +55,7 @@ class Survey:
         """``only`` is the one file to read; the names of the others show its place in the log."""
         self.storage = storage
         self.only = only
-        self._manifest, self._without_manifest = read_manifest(storage)
+        self._manifest, _ = read_manifest(storage)
         names = sorted(storage.names())
         self.snapshots = [
             SnapshotFacts(name, storage.shown(name), position)
@@ -78,16 +79,30 @@ class Survey:
             each.is_superseded = following.first <= base
         if only is not None and only not in known:
             self._adopt(only)
+        self.absence: Absence | None = None
+        """The file that is missing or too short, because of which a start is refused.
+
+        None if no file is missing, or if a start is refused for another reason.
+        """
+        self.end = 0
+        """The end of the log after a start; with damage, the end of the sound part before it."""
         self.bytes_done = 0
         self.bytes_total = 0
         for facts in self.read:
             facts.size = storage.size(facts.name)
+            facts.version = self._header(facts.name).version
             self.bytes_total += facts.size
+        self._shown = {facts.shown: facts for facts in self._all()}
+        self._seen: list[SeenRecord | SeenBatch] = []  # by the observer, and not yielded yet
+        self._due: Due | None = None  # None if unknown
+
+    def _header(self, name: str) -> FileHeader:
+        with closing(self.storage.open(name)) as file:
+            return glance(file.read(HEADER_BYTES))
 
     def _adopt(self, name: str) -> None:
         """Read a file by the kind in its header, although a start ignores its name."""
-        with closing(self.storage.open(name)) as file:
-            header = glance(file.read(HEADER_BYTES))
+        header = self._header(name)
         shown = self.storage.shown(name)
         if header.magic == glance(segment_header(0)).magic:
             self.segments.append(SegmentFacts(name, shown, header.position, is_superseded=True))
@@ -99,7 +114,7 @@ class Survey:
 
     @property
     def read(self) -> Sequence[SnapshotFacts | SegmentFacts]:
-        """The files that are read, in this order."""
+        """The files that are read."""
         return [each for each in self._all() if self.only is None or each.name == self.only]
 
     @property
@@ -127,225 +142,141 @@ class Survey:
         """Whether no file has a problem."""
         return self.absence is None and all(facts.fate is Fate.SOUND for facts in self.read)
 
-    @property
-    def absence(self) -> Absence | None:
-        """The file that is missing or too short, because of which a start is refused.
-
-        None if no file is missing, or if a start is refused for another reason.
-        """
-        if self.only is not None or self.refused is not None:
-            return None
-        if self._without_manifest is not None:
-            return self._without_manifest
-        firsts = [each.first for each in self.segments if each.sound and not each.misplaced]
-        return self._manifest.absence(
-            self.storage.boot,
-            end=self.end,
-            newest=max(firsts, default=None),
-            snapshot=self.base.position if self.base is not None else None,
-            names=[each.name for each in self._all()],
-            cut=self._cut(),
-        )
-
-    def _cut(self) -> Absence | None:
-        torn = self.torn
-        return None if torn is None or torn.problem is None else Absence(torn.name, torn.problem[1])
-
-    @property
-    def end(self) -> int:
-        """The end of the log after a start; with damage, the end of the sound part before it."""
-        end = self.base.position if self.base is not None else 0
-        for facts in self.segments:
-            if facts.is_superseded:
-                continue
-            if facts.problem is None:
-                end = max(end, facts.end)
-                continue
-            return end if facts.misplaced or not facts.sound else max(end, facts.end)
-        return end
-
     # -- reading ------------------------------------------------------------------------------
 
-    def walk(
-        self,
-    ) -> Iterator[tuple[SnapshotFacts, SeenRecord] | tuple[SegmentFacts, SeenBatch]]:
+    def walk(self) -> Iterator[SeenRecord | SeenBatch]:
         """Read all files, and yield every sound record and batch.
 
-        Raises :class:`OSError`. Yields file after file, snapshots first.
+        Yields the files that no start reads, what a start reads, then the files behind damage.
+        Raises :class:`OSError`.
         """
-        before = 0
-        for facts in self.read:
+        for item in self._items():
+            self.bytes_done += item.size if isinstance(item, SeenRecord) else item.batch.size
+            yield item
+        self.bytes_done = self.bytes_total
+
+    def _items(self) -> Iterator[SeenRecord | SeenBatch]:
+        read = self.read
+        for facts in read:
+            if facts.is_superseded:
+                yield from self._alone(facts)
+        if self.only is None:
+            yield from self._start()
+        for facts in read:
+            if not facts.is_superseded and not facts.is_read:
+                yield from self._alone(facts)
+        for facts in read:
+            if isinstance(facts, SegmentFacts) and facts.problem is not None:
+                self._look_behind(facts)
+
+    def _start(self) -> Iterator[SeenRecord | SeenBatch]:
+        """Observe what a start reads."""
+        self._due = {}
+        report = Recovery()
+        with self._judging(lambda: self._shown[report.reading]):
+            try:
+                for report in read_directory(self.storage, self):  # noqa: B007
+                    yield from self._seen
+                    self._seen.clear()
+            except AbsentFileError as problem:
+                self.absence = Absence(problem.name, problem.what)
+            if report.cut is not None:
+                cut_file = self._shown[report.cut.name]
+                for facts in self.segments:
+                    if facts is cut_file:
+                        facts.judge(Fate.CUT, report.cut.offset, report.cut.why)
+                    elif facts.name in report.left_out:
+                        facts.judge(Fate.CUT, 0, "the log ends before it")
+        self._due = None
+        self.end = report.end
+
+    def _alone(self, facts: SnapshotFacts | SegmentFacts) -> Iterator[SeenRecord | SeenBatch]:
+        """Read a file by itself."""
+        with self._judging(lambda: facts):
             if isinstance(facts, SnapshotFacts):
-                for record in self._walk_snapshot(facts):
-                    self.bytes_done = before + record.offset + record.size
-                    yield facts, record
-            else:
-                for batch in self._walk_segment(facts):
-                    self.bytes_done = before + batch.offset + batch.batch.size
-                    yield facts, batch
-            before += facts.size
-            self.bytes_done = before
+                contents = Contents(0)
+                with closing(self.storage.open(facts.name)) as file:
+                    yield from _records(file, facts, contents)
+                check_position(facts.shown, contents, facts.position)
+                return
+            behind = [each.first for each in self.segments if each.first > facts.first]
+            log_file = LogFileRead(self.storage, facts.name, facts.first, behind)
+            if why := log_file.unfinished_header():
+                facts.judge(Fate.CUT, 0, why)
+                return
+            facts.sound = SEGMENT_HEADER_BYTES
+            for item in log_file.turns(self._manifest):
+                if isinstance(item, Cut):
+                    facts.judge(Fate.CUT, item.offset, item.why)
+                else:
+                    yield from self._take(facts, *item)
 
-    def _later(self, facts: SegmentFacts) -> list[str]:
-        """The names of the segments behind one."""
-        at = self.segments.index(facts) + 1
-        return [each.name for each in self.segments[at:] if each.first > facts.first]
-
-    def _is_torn(self, facts: SegmentFacts, data: bytes) -> bool:
-        """Whether the damage is an unfinished end, which a start cuts off."""
-        damage = facts.damage
-        if damage is None or damage.is_newer or facts.is_superseded:
-            return False
-        later = map(self._contents, self._later(facts))
-        return is_unfinished(data, facts.first, damage, later)
-
-    def _contents(self, name: str) -> bytes:
-        with closing(self.storage.open(name)) as file:
-            return file.read()
-
-    def _walk_segment(self, facts: SegmentFacts) -> Iterator[SeenBatch]:
-        data = self._contents(facts.name)
-        facts.size = len(data)
-        facts.version = glance(data).version
-        due = None if self.only is not None else self._place(facts, data)
+    @contextmanager
+    def _judging(self, reading: Callable[[], SnapshotFacts | SegmentFacts]) -> Iterator[None]:
+        """Note the damage of the file that is being read."""
         try:
-            check_segment_header(data, facts.shown, facts.first)
+            yield
         except CorruptLogError as problem:
-            facts.damage = Damage(problem.offset, problem.what, 0)
-            if not facts.misplaced:
-                facts.is_torn = self._is_torn(facts, data)
-            self._look_behind(data, facts)
-            return
+            reading().judge(Fate.REFUSED, problem.offset, problem.what)
         except NewerFormatError as problem:
-            facts.damage = Damage(0, str(problem), 0)
-            facts.is_newer = True
-            return
-        facts.sound = SEGMENT_HEADER_BYTES
-        base = self.base
-        for item in turns_in(data):
-            if isinstance(item, Damage):
-                facts.damage = item
-                facts.is_newer = item.is_newer
-                if not facts.misplaced:
-                    facts.is_torn = self._is_torn(facts, data)
-                break
-            turn = _seen(item[0], item[1], facts, due, base.position if base is not None else 0)
-            if isinstance(turn, Damage):
-                facts.damage = turn
-                break
-            _count_turn(turn, facts)
-            last = turn[-1]
-            if due is not None and (base is None or last.position >= base.position):
-                for seen in turn:
-                    due = _due_after(due, seen)
-            facts.due = due
-            yield from turn
-        if facts.damage is None or facts.is_torn:
-            mismatch = self._manifest.mismatch(self.storage.boot, data, facts.first, facts.end)
-            if mismatch is not None:
-                facts.damage, facts.is_torn = mismatch, False
-        if facts.damage is not None:
-            self._look_behind(data, facts)
+            reading().judge(Fate.REFUSED, problem.offset, str(problem), is_newer=True)
 
-    def _place(self, facts: SegmentFacts, data: bytes) -> Due | None:
-        """Record if the file does not continue the one before; returns the next effect numbers.
+    def snapshot(self, file: ReadFile, name: str) -> Iterator[tuple[int, Contents]]:
+        """Count the snapshot that a start reads."""
+        facts = self._shown[name]
+        assert isinstance(facts, SnapshotFacts)
+        facts.is_read = True
+        contents = Contents(0)
+        for record in _records(file, facts, contents):
+            self._seen.append(record)
+            yield 0, contents
+        self._due = facts.due
+        yield 0, contents
 
-        ``data`` is the whole file.
-        """
-        if facts.is_superseded:
-            return None
-        base = self.base
-        before = self.segments[: self.segments.index(facts)]
-        read = [each for each in before if not each.is_superseded]
-        if any(each.problem is not None for each in (*read, *([base] if base is not None else ()))):
-            if any(each.fate is Fate.CUT for each in read):
-                facts.misplaced = "the log ends before it"
-                facts.is_torn = True
-            return None  # behind damage any number may be missing
-        end = base.position if base is not None else 0
-        previous = read[-1].end if read else facts.first if before else None
-        if previous is not None:
-            end = max(end, previous)
-        if facts.first > end:
-            snapshot = base.position if base is not None else None
-            facts.misplaced = self._manifest.gap(end, facts.first, snapshot)
-            files = map(self._contents, [facts.name, *self._later(facts)])
-            facts.is_torn = bool(read) and not is_noted(end, files)
-            return None
-        if previous is not None and facts.first < previous:
-            facts.misplaced = f"it begins at position {facts.first}, within {before[-1].name}"
-            if is_disused(data, self._later(facts)):
-                facts.misplaced = DISUSED
-                facts.is_torn = True
-            return None
-        for each in reversed(read):
-            if each.batches:
-                return each.due
-        return base.due if base is not None else {}
+    def turn(self, report: Recovery, at: int, batches: list[Batch]) -> Iterator[Recovery]:
+        """Count a turn that a start reads."""
+        facts = self._shown[report.reading]
+        assert isinstance(facts, SegmentFacts)
+        facts.is_read = True
+        self._seen += self._take(facts, at, batches, report.snapshot_position)
+        return iter(())
 
-    @staticmethod
-    def _look_behind(data: bytes, facts: SegmentFacts) -> None:
-        """Count what is sound behind the damage."""
-        assert facts.damage is not None
-        for _, batch in batches_behind(data, facts.damage.broken):
+    def _take(
+        self, facts: SegmentFacts, at: int, batches: list[Batch], base: int = 0
+    ) -> list[SeenBatch]:
+        """Count a turn, checked as recovery does; numbers before position ``base`` are skipped."""
+        found: list[SeenBatch] = []
+        due = self._due
+        for batch in batches:
+            position = facts.first + at - SEGMENT_HEADER_BYTES
+            known = due if position >= base else None
+            # With several regions a local batch has the number of its own region at the moment.
+            if known is not None and not (batch.is_local and batch.region):
+                check_number(batch, known.get(batch.replica_id, 1), facts.shown, at)
+            effects = effects_of(batch, facts.shown, at)
+            if known is None:
+                pass
+            elif any(isinstance(effect, kinds.JoinFullSync) for effect in effects):
+                due = None  # it may contain more effects of other regions
+            elif batch.numbered:
+                due = {**known, batch.replica_id: batch.first + batch.numbered}
+            ordinal = facts.batches + len(found) + 1
+            found.append(SeenBatch(ordinal, at, position, batch, effects))
+            at += batch.size
+        self._due = due
+        facts.count(found)
+        return found
+
+    def _look_behind(self, facts: SegmentFacts) -> None:
+        """Count what is sound behind the sound part."""
+        with closing(self.storage.open(facts.name)) as file:
+            data = file.read()
+        for _, batch in batches_behind(data, facts.sound):
             if batch is None:
                 return
             facts.turns_behind += not batch.continues
             with suppress(EffectFormatError):
                 facts.effects_behind += sum(map(width_of, effects_in(batch)))
-
-    def _walk_snapshot(self, facts: SnapshotFacts) -> Iterator[SeenRecord]:
-        with closing(self.storage.open(facts.name)) as file:
-            facts.version = glance(file.read(HEADER_BYTES)).version
-        at = 0
-        database = 0
-        key: bytes | None = None
-        head: list[Any] = []
-        position = 0
-        with closing(self.storage.open(facts.name)) as file:
-            try:
-                for at, size, fields in records_in(_Bounded(file, facts.size), facts.shown):
-                    if at == 0:
-                        position = fields[0]
-                        continue
-                    kind = fields[0]
-                    if kind not in (records.PENDING, records.BLOCKS, records.ELEMENTS):
-                        keyed = kind in _TYPES
-                        database, key = (fields[1], fields[2]) if keyed else (0, None)
-                        head = fields[4] if kind == records.STREAM else []
-                    _count_record(fields, facts)
-                    yield SeenRecord(at, size, fields, database, key, head)
-            except CorruptLogError as problem:
-                facts.damage = Damage(problem.offset, problem.what, problem.offset)
-            except NewerFormatError as problem:
-                facts.damage = Damage(0, str(problem), 0)
-                facts.is_newer = True
-            except (LookupError, TypeError, ValueError) as problem:
-                what = f"a record that makes no sense ({type(problem).__name__}: {problem})"
-                facts.damage = Damage(at, what, at)
-        if facts.damage is None and position != facts.position:
-            facts.damage = Damage(0, f"the header says position {position}", 0)
-
-
-class _Bounded:
-    """A file of which no more than its size is read: a damaged length must not cost memory."""
-
-    def __init__(self, file: ReadFile, size: int) -> None:
-        self._file = file
-        self._left = size
-
-    def read(self, count: int = -1, /) -> bytes:
-        if count > self._left:
-            return self._file.read(min(count, self._left, SEGMENT_HEADER_BYTES))
-        data = self._file.read(count)
-        self._left -= len(data)
-        return data
-
-    def close(self) -> None:
-        self._file.close()
-
-
-# -- segments ---------------------------------------------------------------------------------
 
 
 def width_of(effect: kinds.Effect) -> int:
@@ -353,68 +284,27 @@ def width_of(effect: kinds.Effect) -> int:
     return len(effect.ids) if isinstance(effect, kinds.AddRun) else 1
 
 
-def _seen(
-    at: int, turn: list[Batch], facts: SegmentFacts, due: Due | None, base: int
-) -> list[SeenBatch] | Damage:
-    """The effects of a turn, checked as recovery does; effects before ``base`` are skipped."""
-    found: list[SeenBatch] = []
-    begin = at
-    for batch in turn:
-        position = facts.first + at - SEGMENT_HEADER_BYTES
-        checked = due is not None and position >= base
-        # With several regions a local batch has the number of its own region at the moment.
-        if checked and due is not None and not (batch.is_local and batch.region):
-            wanted = due.get(batch.replica_id, 1)
-            if batch.first != wanted:
-                return Damage(at, f"effect number {batch.first} where {wanted} was due", begin)
-        try:
-            effects = effects_in(batch)
-        except EffectFormatError as problem:
-            return Damage(at, str(problem), begin)
-        ordinal = facts.batches + len(found) + 1
-        seen = SeenBatch(ordinal, at, position, batch, effects)
-        if checked:
-            due = _due_after(due, seen)
-        found.append(seen)
-        at += batch.size
-    return found
+def _records(file: ReadFile, facts: SnapshotFacts, contents: Contents) -> Iterator[SeenRecord]:
+    """Count the records of a snapshot, and fill in its position."""
+    database = at = 0
+    key: bytes | None = None
+    head: list[Any] = []
+    try:
+        for at, size, fields in records_in(file, facts.shown):
+            if at == 0:
+                contents.position = fields[0]
+                continue
+            kind = fields[0]
+            if kind not in (records.PENDING, records.BLOCKS, records.ELEMENTS):
+                keyed = kind in _TYPES
+                database, key = (fields[1], fields[2]) if keyed else (0, None)
+                head = fields[4] if kind == records.STREAM else []
+            _count_record(fields, facts)
+            yield SeenRecord(at, size, fields, database, key, head)
+    except (LookupError, TypeError, ValueError) as problem:
+        what = f"a record that makes no sense ({type(problem).__name__}: {problem})"
+        raise CorruptLogError(facts.shown, at, what) from None
 
-
-def _due_after(due: Due | None, seen: SeenBatch) -> Due | None:
-    """The numbers that must follow a batch; None after a full sync, which may contain more."""
-    if due is None or any(isinstance(effect, kinds.JoinFullSync) for effect in seen.effects):
-        return None
-    batch = seen.batch
-    if not batch.numbered:
-        return due
-    return {**due, batch.replica_id: batch.first + batch.numbered}
-
-
-def _count_turn(turn: list[SeenBatch], facts: SegmentFacts) -> None:
-    facts.turns += 1
-    facts.batches += len(turn)
-    for seen in turn:
-        batch = seen.batch
-        facts.sound = seen.offset + batch.size
-        for effect in seen.effects:
-            width = width_of(effect)
-            kind = type(effect)
-            name = (kinds.Add if kind is kinds.AddRun else kind).__name__
-            facts.kinds[name] += width
-            facts.local += width * kind.local
-            facts.keys.update(places_of(effect))
-        if facts.first_number is None:
-            facts.first_number = batch.first
-        facts.next_number = batch.first + batch.numbered
-        facts.region, facts.epoch = batch.region, batch.epoch
-        wall_ms = batch.wall_ms
-        if facts.earliest_ms is None or wall_ms < facts.earliest_ms:
-            facts.earliest_ms = wall_ms
-        if facts.latest_ms is None or wall_ms > facts.latest_ms:
-            facts.latest_ms = wall_ms
-
-
-# -- snapshots --------------------------------------------------------------------------------
 
 _TYPES: Final = {
     records.STRING: "string",
@@ -519,16 +409,40 @@ class SeenRecord(NamedTuple):
     """The figures of the stream to which the record belongs; empty for other records."""
 
 
-class SegmentFacts(Struct):
+class _Judged(Struct, kw_only=True):
+    """What is said of any file."""
+
+    size: int = 0
+    version: int = 0
+    is_read: bool = False
+    """A start reads the file, and its sound part was counted."""
+    is_newer: bool = False
+    """The file is not damaged: a newer server wrote it."""
+    is_superseded: bool = False
+    """A snapshot has made it superfluous: no start reads it."""
+    problem: tuple[int, str] | None = None
+    """``(offset, why)`` of the first problem for a start; None without problems."""
+    fate: Fate = Fate.SOUND
+    """What the next start of a server does with the file."""
+    sound: int = 0
+    """Bytes from the beginning of a file of the log that are the header and whole sound turns."""
+
+    def judge(self, fate: Fate, offset: int, what: str, *, is_newer: bool = False) -> None:
+        """Note a problem, unless there is one already."""
+        if self.problem is None:
+            self.problem = offset, what
+            self.fate = Fate.UNREAD if self.is_superseded else fate
+            self.is_newer = is_newer
+            self.is_read |= offset > 0
+            self.sound = self.sound or min(offset, SEGMENT_HEADER_BYTES)
+
+
+class SegmentFacts(_Judged):
     """What was found in one file of the log."""
 
     name: str
     shown: str
     first: int
-    size: int = 0
-    version: int = 0
-    sound: int = 0
-    """Bytes from the beginning that are the header and whole sound turns."""
     turns: int = 0
     batches: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
@@ -537,22 +451,11 @@ class SegmentFacts(Struct):
     """Effects without number; all others have one."""
     first_number: int | None = None
     next_number: int | None = None
-    due: Due | None = None
-    """The numbers that follow the file; None if unknown."""
     region: int = 0
     epoch: int = 0
     earliest_ms: int | None = None
     latest_ms: int | None = None
     keys: set[tuple[int, bytes]] = field(default_factory=set)
-    damage: Damage | None = None
-    is_newer: bool = False
-    """The file is not damaged: a newer server wrote it."""
-    is_superseded: bool = False
-    """A snapshot has made it superfluous: no start reads it."""
-    is_torn: bool = False
-    """The file has a torn end, not damage; if it is misplaced, a start leaves it out."""
-    misplaced: str = ""
-    """Why the file does not continue the files before it; empty if it does."""
     turns_behind: int = 0
     """Count of sound turns behind the damage."""
     effects_behind: int = 0
@@ -567,31 +470,38 @@ class SegmentFacts(Struct):
         """All effects of sound turns."""
         return sum(self.kinds.values())
 
-    @property
-    def problem(self) -> tuple[int, str] | None:
-        """``(offset, why)`` of the first problem for a start; None without problems."""
-        if self.misplaced and (self.is_torn or not (self.damage and self.damage.offset == 0)):
-            return 0, self.misplaced
-        return None if self.damage is None else (self.damage.offset, self.damage.what)
+    def count(self, turn: list[SeenBatch]) -> None:
+        """Count a sound turn."""
+        self.turns += 1
+        self.batches += len(turn)
+        for seen in turn:
+            batch = seen.batch
+            self.sound = seen.offset + batch.size
+            for effect in seen.effects:
+                width = width_of(effect)
+                kind = type(effect)
+                name = (kinds.Add if kind is kinds.AddRun else kind).__name__
+                self.kinds[name] += width
+                self.local += width * kind.local
+                self.keys.update(places_of(effect))
+            if self.first_number is None:
+                self.first_number = batch.first
+            self.next_number = batch.first + batch.numbered
+            self.region, self.epoch = batch.region, batch.epoch
+            wall_ms = batch.wall_ms
+            self.earliest_ms = (
+                wall_ms if self.earliest_ms is None else min(self.earliest_ms, wall_ms)
+            )
+            self.latest_ms = wall_ms if self.latest_ms is None else max(self.latest_ms, wall_ms)
+        self.size = max(self.size, self.sound)  # it may have grown
 
-    @property
-    def fate(self) -> Fate:
-        """What the next start of a server does with the segment."""
-        if self.problem is None:
-            return Fate.SOUND
-        if self.is_superseded:
-            return Fate.UNREAD
-        return Fate.CUT if self.is_torn else Fate.REFUSED
 
-
-class SnapshotFacts(Struct):
+class SnapshotFacts(_Judged):
     """What was found in one snapshot."""
 
     name: str
     shown: str
     position: int
-    size: int = 0
-    version: int = 0
     records: int = 0
     region: int = 0
     epoch: int = 0
@@ -612,24 +522,8 @@ class SnapshotFacts(Struct):
     libraries: int = 0
     policies: int = 0
     scheduled: int = 0
-    damage: Damage | None = None
-    is_newer: bool = False
-    is_superseded: bool = False
-    """A newer snapshot exists: no start reads this one."""
 
     @property
     def keys(self) -> int:
         """The count of keys in all databases."""
         return sum(self.kinds.values())
-
-    @property
-    def problem(self) -> tuple[int, str] | None:
-        """``(offset, why)`` of the damage."""
-        return None if self.damage is None else (self.damage.offset, self.damage.what)
-
-    @property
-    def fate(self) -> Fate:
-        """What the next start of a server does with the snapshot."""
-        if self.damage is None:
-            return Fate.SOUND
-        return Fate.UNREAD if self.is_superseded else Fate.REFUSED

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from typing import Protocol
 
 from msgspec import Struct, field
 
@@ -42,8 +43,8 @@ from anabranch.oplog.segment import (
     segment_name,
     turns_in,
 )
-from anabranch.oplog.snapshot import load_snapshot, position_of
-from anabranch.oplog.storage import Storage
+from anabranch.oplog.snapshot import Contents, load_snapshot, position_of
+from anabranch.oplog.storage import ReadFile, Storage
 from anabranch.scheduling import Steps
 
 TEMPORARY_SUFFIX = ".tmp"
@@ -80,6 +81,8 @@ class Cut(Struct):
 class Recovery(Struct):
     """The result of recovery so far."""
 
+    reading: str = ""
+    """The name, for messages, of the file that is being read."""
     segments: list[Segment] = field(default_factory=list)
     snapshot: str | None = None
     snapshot_position: int = 0
@@ -113,13 +116,32 @@ class Recovery(Struct):
             storage.remove(self.superfluous.pop(0))
 
 
+class Observer(Protocol):
+    """Takes the sound part of a directory, in its order, from :func:`read_directory`."""
+
+    def snapshot(self, file: ReadFile, name: str) -> Iterator[tuple[int, Contents]]:
+        """Take the newest snapshot; yields and raises what :func:`load_snapshot` does."""
+
+    def turn(self, report: Recovery, at: int, batches: list[Batch]) -> Iterator[Recovery]:
+        """Take a whole turn of the file ``report.reading``, whose first batch is at byte ``at``.
+
+        Yields within what takes long. Raises :class:`anabranch.oplog.errors.LogError`.
+        """
+
+
 def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
     """Fill an empty keyspace from a directory; yields the same object after each step.
 
     Raises :class:`anabranch.oplog.errors.LogError` for damaged, missing or newer files, and
     :class:`OSError`. The files stay unchanged: see :meth:`Recovery.tidy`.
     """
+    return read_directory(storage, _Filling(storage, keyspace))
+
+
+def read_directory(storage: Storage, observer: Observer) -> Iterator[Recovery]:
+    """Show an observer what a start reads; yields and raises what :func:`recover` does."""
     report = Recovery()
+    yield report
     manifest, absence = read_manifest(storage)
     names = sorted(storage.names())
     snapshots = [name for name in names if position_of(name) is not None]
@@ -128,16 +150,16 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
     if snapshots:
         report.bytes_total += storage.size(snapshots[-1])
         with _advising(_SNAPSHOT_ADVICE):
-            yield from _load_newest(storage, snapshots[-1], keyspace, report)
-    logs = [segment_name(first) for first in firsts]
+            yield from _load_newest(storage, snapshots[-1], observer, report)
     for index, first in enumerate(firsts):
         following = firsts[index + 1] if index + 1 < len(firsts) else None
         if following is not None and following <= report.snapshot_position:
             report.segments.append(Segment(first, following - first))  # only waits to be deleted
             report.bytes_done += storage.size(segment_name(first))
             continue
+        file = LogFileRead(storage, segment_name(first), first, firsts[index + 1 :])
         with _advising(_LOG_ADVICE):
-            yield from _replay(storage, first, logs[index + 1 :], keyspace, report, manifest)
+            yield from _replay(file, observer, report, manifest)
         if report.cut is not None:
             break
     if absence is None:
@@ -150,7 +172,8 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
             cut=report.cut_file(),
         )
     if absence is not None:
-        raise AbsentFileError(storage.shown(absence.name), absence.what, _ABSENCE_ADVICE)
+        shown = storage.shown(absence.name)
+        raise AbsentFileError(absence.name, shown, absence.what, _ABSENCE_ADVICE)
     if report.segments and report.segments[-1].end < report.snapshot_position:
         # The log was off when the snapshot was taken: it continues there in a new file.
         report.superfluous += [segment.name for segment in report.segments]
@@ -173,112 +196,155 @@ def _advising(advice: str) -> Iterator[None]:
 
 
 def _load_newest(
-    storage: Storage, name: str, keyspace: Keyspace, report: Recovery
+    storage: Storage, name: str, observer: Observer, report: Recovery
 ) -> Iterator[Recovery]:
+    report.reading = shown = storage.shown(name)
     with closing(storage.open(name)) as file:
-        for done, contents in load_snapshot(file, storage.shown(name), keyspace):
-            note = storage.shown(REGION_FILE)
-            check_region(contents.name, note, keyspace.replica, contents.region)
+        for done, contents in observer.snapshot(file, shown):  # noqa: B007
             report.bytes_done = done or report.bytes_done
             yield report
-    keyspace.renew_unstable_tombstones()
-    if contents.position != position_of(name):
-        raise CorruptLogError(
-            storage.shown(name), 0, f"the header says position {contents.position}"
-        )
+    check_position(shown, contents, position_of(name))
     report.snapshot = name
     report.snapshot_position = contents.position
     report.snapshot_ms = contents.wall_ms
     report.next_number = contents.next_number
 
 
+def check_position(shown: str, contents: Contents, position: int | None) -> None:
+    """:class:`CorruptLogError` if a snapshot that was read whole has not the position it should."""
+    if contents.position != position:
+        raise CorruptLogError(shown, 0, f"the header says position {contents.position}")
+
+
+class LogFileRead:
+    """A file of the log, read whole, and the files behind it."""
+
+    def __init__(self, storage: Storage, name: str, first: int, later: list[int]) -> None:
+        """``later`` are the first positions of the files behind it."""
+        self.storage = storage
+        self.name = name
+        self.first = first
+        self.later = [segment_name(each) for each in later]
+        self.shown = storage.shown(name)
+        self.data = self._contents(name)
+
+    def _contents(self, name: str) -> bytes:
+        with closing(self.storage.open(name)) as file:
+            return file.read()
+
+    def contents_behind(self) -> Iterator[bytes]:
+        """The contents of the files behind it."""
+        return map(self._contents, self.later)
+
+    def unfinished_header(self) -> str:
+        """Why the header is unsound, if the file was not finished; empty for a sound header.
+
+        Raises :class:`CorruptLogError` and :class:`NewerFormatError` for other headers.
+        """
+        try:
+            check_segment_header(self.data, self.shown, self.first)
+        except CorruptLogError as problem:
+            damage = Damage(0, problem.what, 0)
+            if not is_unfinished(self.data, self.first, damage, self.contents_behind()):
+                raise
+            return problem.what
+        return ""
+
+    def turns(self, manifest: Manifest) -> Iterator[tuple[int, list[Batch]] | Cut]:
+        """``(offset, batches)`` of whole turns, and last the unfinished end if there is one.
+
+        Raises :class:`CorruptLogError` and :class:`NewerFormatError` for any other end.
+        """
+        sound = SEGMENT_HEADER_BYTES
+        for item in turns_in(self.data):
+            if not isinstance(item, Damage):
+                yield item
+                sound = item[0] + sum(batch.size for batch in item[1])
+                continue
+            if item.is_newer:
+                raise NewerFormatError(
+                    f"{self.shown} goes on at byte {item.offset} with what a newer server wrote "
+                    f"({item.what}). Nothing was changed; start the newer version again",
+                    item.offset,
+                )
+            if not is_unfinished(self.data, self.first, item, self.contents_behind()):
+                raise CorruptLogError(self.shown, item.offset, item.what)
+            yield Cut(self.shown, item.offset, len(self.data) - item.offset, item.what)
+        end = self.first + sound - SEGMENT_HEADER_BYTES
+        mismatch = manifest.mismatch(self.storage.boot, self.data, self.first, end)
+        if mismatch is not None:
+            raise CorruptLogError(self.shown, mismatch.offset, mismatch.what)
+
+
 def _replay(
-    storage: Storage,
-    first: int,
-    later: list[str],
-    keyspace: Keyspace,
-    report: Recovery,
-    manifest: Manifest,
+    file: LogFileRead, observer: Observer, report: Recovery, manifest: Manifest
 ) -> Iterator[Recovery]:
-    """Apply one segment; ``later`` are the files behind it."""
-    name = segment_name(first)
-    shown = storage.shown(name)
+    """Show the observer one file."""
+    report.reading = file.shown
     before = report.bytes_done
-    data = _contents(storage, name)
-
-    def leave_out(why: str) -> None:
-        _cut(storage, report, Cut(shown, 0, 0, why), [name, *later])
-
+    first = file.first
     gap = _gap(report, first, manifest) if first > report.end else ""
-    if gap and report.segments and not is_noted(report.end, _all(storage, [name, *later])):
-        leave_out(gap)
-        return
-    try:
-        check_segment_header(data, shown, first)
-    except CorruptLogError as problem:
-        damage = Damage(0, problem.what, 0)
-        if gap or not is_unfinished(data, first, damage, _all(storage, later)):
-            raise
-        leave_out(problem.what)  # the crash came while the file was made
+    if gap and report.segments and not is_noted(report.end, [file.data, *file.contents_behind()]):
+        _leave_out(file, report, gap)
         return
     if gap:
+        check_segment_header(file.data, file.shown, first)
         advice = "Put the missing files back, or a whole backup of the directory"
-        raise CorruptLogError(shown, 0, gap, advice)
+        raise CorruptLogError(file.shown, 0, gap, advice)
+    if why := file.unfinished_header():
+        _leave_out(file, report, why)  # the crash came while the file was made
+        return
     if report.segments and first < report.segments[-1].end:
-        if is_disused(data, later):
-            leave_out(DISUSED)
+        if is_disused(file.data, file.later):
+            _leave_out(file, report, DISUSED)
             return
         raise CorruptLogError(
-            shown, 0, f"it begins at position {first}, within {report.segments[-1].name}"
+            file.shown, 0, f"it begins at position {first}, within {report.segments[-1].name}"
         )
     segment = Segment(first)
     report.segments.append(segment)
-    for item in turns_in(data):
-        if isinstance(item, Damage):
-            if item.is_newer:
-                raise NewerFormatError(
-                    f"{shown} goes on at byte {item.offset} with what a newer server wrote "
-                    f"({item.what}). Nothing was changed; start the newer version again"
-                )
-            if not is_unfinished(data, first, item, _all(storage, later)):
-                raise CorruptLogError(shown, item.offset, item.what)
-            cut = Cut(shown, item.offset, len(data) - item.offset, item.what)
-            _cut(storage, report, cut, later)
-            break
-        at, turn = item
-        position = first + at - SEGMENT_HEADER_BYTES
-        for batch in turn:
-            if position >= report.snapshot_position:
-                yield from _apply(batch, keyspace, report, storage, shown, at)
-            position += batch.size
-            at += batch.size
-            segment.size += batch.size
-        report.bytes_done = before + at
+    for item in file.turns(manifest):
+        if isinstance(item, Cut):
+            _cut(file, report, item, file.later)
+            continue
+        at, batches = item
+        yield from observer.turn(report, at, batches)
+        size = sum(batch.size for batch in batches)
+        segment.size += size
+        report.bytes_done = before + at + size
         yield report
-    if (mismatch := manifest.mismatch(storage.boot, data, first, segment.end)) is not None:
-        raise CorruptLogError(shown, mismatch.offset, mismatch.what)
-    report.bytes_done = before + len(data)
+    report.bytes_done = before + len(file.data)
 
 
-def _contents(storage: Storage, name: str) -> bytes:
-    with closing(storage.open(name)) as file:
-        return file.read()
+def _leave_out(file: LogFileRead, report: Recovery, why: str) -> None:
+    """End the log before a file."""
+    _cut(file, report, Cut(file.shown, 0, 0, why), [file.name, *file.later])
 
 
-def _all(storage: Storage, names: list[str]) -> Iterator[bytes]:
-    return (_contents(storage, name) for name in names)
-
-
-def _cut(storage: Storage, report: Recovery, cut: Cut, left_out: list[str]) -> None:
+def _cut(file: LogFileRead, report: Recovery, cut: Cut, left_out: list[str]) -> None:
     """End the log there, and leave files out: no sync covered what they contain."""
     report.cut = cut
     report.left_out = left_out
-    cut.size += sum(storage.size(name) for name in left_out)
+    cut.size += sum(map(file.storage.size, left_out))
 
 
 def _gap(report: Recovery, first: int, manifest: Manifest) -> str:
     snapshot = report.snapshot_position if report.snapshot is not None else None
     return manifest.gap(report.end, first, snapshot)
+
+
+def effects_of(batch: Batch, shown: str, at: int) -> list[Effect]:
+    """The effects of the batch at byte ``at``; raises :class:`CorruptLogError`."""
+    try:
+        return effects_in(batch)
+    except EffectFormatError as problem:
+        raise CorruptLogError(shown, at, str(problem)) from None
+
+
+def check_number(batch: Batch, due: int, shown: str, at: int) -> None:
+    """:class:`CorruptLogError` if the effects of the batch at byte ``at`` are not the next ones."""
+    if batch.first != due:
+        raise CorruptLogError(shown, at, f"effect number {batch.first} where {due} was due")
 
 
 def _check_databases(effect: Effect, keyspace: Keyspace, shown: str) -> None:
@@ -288,49 +354,68 @@ def _check_databases(effect: Effect, keyspace: Keyspace, shown: str) -> None:
             raise too_few_databases(shown, number, len(keyspace.databases))
 
 
-def _apply(
-    batch: Batch, keyspace: Keyspace, report: Recovery, storage: Storage, shown: str, at: int
-) -> Iterator[Recovery]:
-    """Apply a batch; yields only within what takes long."""
-    replica = keyspace.replica
-    check_mode(shown, replica, regional=bool(batch.region))
-    if batch.is_local:  # others' local batches are never sent
-        check_region(shown, storage.shown(REGION_FILE), replica, batch.region)
-    is_numbered = batch.region and not batch.is_local
-    due = replica.vector.get(batch.replica_id, 0) + 1 if is_numbered else report.next_number
-    if batch.first != due:
-        raise CorruptLogError(shown, at, f"effect number {batch.first} where {due} was due")
-    number = batch.first
-    context = batch.dependencies
-    try:
-        for effect in effects_in(batch):
-            _check_databases(effect, keyspace, shown)
-            if is_numbered:
-                replica.begin_remote(batch.replica_id, number, context)
-                apply(keyspace, effect)
-                replica.finish(effect, count := numbers_of(effect))
-                number += count
-            else:
-                apply(keyspace, effect)
-                if isinstance(effect, JoinFullSync | TakeKey):
-                    for _ in _join(effect, keyspace, storage):
-                        yield report
-            report.effects += not isinstance(effect, Synced)
-    except EffectFormatError as problem:
-        raise CorruptLogError(shown, at, str(problem)) from None
-    except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as problem:
-        raise CorruptLogError(
-            shown,
-            at,
-            f"an effect that cannot be applied ({type(problem).__name__}: {problem})",
-            "The file is as it was written: this is a mistake of the server, please report it",
-        ) from None
-    report.batches += 1
-    replica.apply_stats = ApplyStats()
-    if batch.replica_id == replica.own:
-        report.next_number = batch.last + 1
-    if (newest := replica.vector.get(replica.own)) is not None:
-        report.next_number = newest + 1
+class _Filling:
+    """Fills a keyspace."""
+
+    def __init__(self, storage: Storage, keyspace: Keyspace) -> None:
+        self._storage = storage
+        self._keyspace = keyspace
+        self._region_file = storage.shown(REGION_FILE)
+
+    def snapshot(self, file: ReadFile, name: str) -> Iterator[tuple[int, Contents]]:
+        keyspace = self._keyspace
+        for done, contents in load_snapshot(file, name, keyspace):
+            check_region(name, self._region_file, keyspace.replica, contents.region)
+            yield done, contents
+        keyspace.renew_unstable_tombstones()
+
+    def turn(self, report: Recovery, at: int, batches: list[Batch]) -> Iterator[Recovery]:
+        position = report.segments[-1].end
+        for batch in batches:
+            if position >= report.snapshot_position:
+                yield from self._apply(batch, report, at)
+            position += batch.size
+            at += batch.size
+
+    def _apply(self, batch: Batch, report: Recovery, at: int) -> Iterator[Recovery]:
+        """Apply a batch; yields only within what takes long."""
+        keyspace, shown = self._keyspace, report.reading
+        replica = keyspace.replica
+        check_mode(shown, replica, regional=bool(batch.region))
+        if batch.is_local:  # others' local batches are never sent
+            check_region(shown, self._region_file, replica, batch.region)
+        is_numbered = batch.region and not batch.is_local
+        due = replica.vector.get(batch.replica_id, 0) + 1 if is_numbered else report.next_number
+        check_number(batch, due, shown, at)
+        number = batch.first
+        context = batch.dependencies
+        try:
+            for effect in effects_of(batch, shown, at):
+                _check_databases(effect, keyspace, shown)
+                if is_numbered:
+                    replica.begin_remote(batch.replica_id, number, context)
+                    apply(keyspace, effect)
+                    replica.finish(effect, count := numbers_of(effect))
+                    number += count
+                else:
+                    apply(keyspace, effect)
+                    if isinstance(effect, JoinFullSync | TakeKey):
+                        for _ in _join(effect, keyspace, self._storage):
+                            yield report
+                report.effects += not isinstance(effect, Synced)
+        except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as problem:
+            raise CorruptLogError(
+                shown,
+                at,
+                f"an effect that cannot be applied ({type(problem).__name__}: {problem})",
+                "The file is as it was written: this is a mistake of the server, please report it",
+            ) from None
+        report.batches += 1
+        replica.apply_stats = ApplyStats()
+        if batch.replica_id == replica.own:
+            report.next_number = batch.last + 1
+        if (newest := replica.vector.get(replica.own)) is not None:
+            report.next_number = newest + 1
 
 
 def _join(effect: JoinFullSync | TakeKey, keyspace: Keyspace, storage: Storage) -> Steps[None]:

@@ -72,13 +72,15 @@ def plan_repair(survey: Survey) -> RepairPlan | None:
             f"{broken.shown} was written by a newer server and is not damaged. "
             "Start the newer version again, or export the data with it"
         )
-    if broken.misplaced and base is None and broken is live[0]:
+    assert broken.problem is not None
+    offset, what = broken.problem
+    if not offset and broken.sound and base is None and broken is live[0]:
         raise RepairImpossible(
-            f"{broken.shown}: {broken.misplaced}, and nothing comes before it. "
+            f"{broken.shown}: {what}, and nothing comes before it. "
             "Put the missing files back, or a whole backup of the directory"
         )
     behind = live[live.index(broken) + 1 :]
-    if not broken.misplaced and broken.sound:
+    if offset:
         return RepairPlan(broken.end, broken, tuple(behind))
     aside = [broken, *behind]
     if broken is live[0]:

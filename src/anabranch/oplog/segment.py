@@ -31,9 +31,7 @@ FORMAT_VERSION: Final = 2
 """Files of version 1 may have no manifest beside them (:mod:`anabranch.oplog.manifest`)."""
 
 SEGMENT_HEADER_BYTES: Final = file_kind.HEADER_BYTES
-_KIND: Final = file_kind.FileKind(
-    "log file", b"ANABRLOG", "log-", ".ablog", FORMAT_VERSION, lowest_reader=1
-)
+_KIND: Final = file_kind.FileKind("log file", b"ANABRLOG", "log-", ".ablog", FORMAT_VERSION)
 
 
 DISUSED: Final = "the file before it was written to since it was begun"

@@ -49,9 +49,7 @@ from anabranch.stream.frozen import KEPT, FrozenStream, StreamBuilder, further_e
 from anabranch.stream.stream import Stream
 
 FORMAT_VERSION: Final = 1
-_KIND: Final = file_kind.FileKind(
-    "snapshot", b"ANABRSNP", "snapshot-", ".absnap", FORMAT_VERSION, lowest_reader=1
-)
+_KIND: Final = file_kind.FileKind("snapshot", b"ANABRSNP", "snapshot-", ".absnap", FORMAT_VERSION)
 _FRAME: Final = struct.Struct("<BIQ")
 _COMPRESSED: Final = 1
 

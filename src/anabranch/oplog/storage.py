@@ -9,39 +9,34 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class LogFile(Protocol):
+class _OpenFile(Protocol):
+    """A file that is open for writing."""
+
+    def sync(self) -> None:
+        """Return when everything written before is on the disk. May be called from a thread."""
+
+    def is_there(self) -> bool:
+        """Whether the name still leads to this file: it was neither deleted nor replaced."""
+
+    def close(self) -> None:
+        """Let go of the file, synced or not."""
+
+
+class LogFile(_OpenFile, Protocol):
     """A file that is written at its end."""
 
     def write(self, data: bytes) -> None:
         """Append all of it. After an error any part of it may be written."""
 
-    def sync(self) -> None:
-        """Return when everything written before is on the disk. May be called from a thread."""
-
     def truncate(self, size: int) -> None:
         """Cut to ``size`` bytes; later writes continue there."""
 
-    def is_there(self) -> bool:
-        """Whether the name still leads to this file: it was neither deleted nor replaced."""
 
-    def close(self) -> None:
-        """Let go of the file, synced or not."""
-
-
-class PatchFile(Protocol):
+class PatchFile(_OpenFile, Protocol):
     """A file that is overwritten in place and never changes its size."""
 
     def overwrite(self, offset: int, data: bytes) -> None:
         """Replace bytes; after an error any part of them may be written."""
-
-    def sync(self) -> None:
-        """Return when everything before is on the disk."""
-
-    def is_there(self) -> bool:
-        """Whether the name still leads to this file: it was neither deleted nor replaced."""
-
-    def close(self) -> None:
-        """Let go of the file, synced or not."""
 
 
 class ReadFile(Protocol):

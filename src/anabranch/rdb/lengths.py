@@ -27,7 +27,6 @@ _LENGTH_32: Final = 0x80
 _LENGTH_64: Final = 0x81
 _SPECIAL: Final = 0xC0
 _SPECIAL_LZF: Final = 0xC3
-_COMPRESS_MIN: Final = 21  # Redis does not try shorter strings
 _INTEGER_TEXT_MAX: Final = 11  # len("-2147483648")
 
 
@@ -160,18 +159,13 @@ def length_bytes(value: int) -> bytes:
     return bytes((_LENGTH_64,)) + value.to_bytes(8, "big")
 
 
-def string_bytes(value: bytes, *, compress: bool = False) -> bytes:
-    """``value`` as Redis writes it: as an integer if it is one, else, if asked, LZF, else plain."""
+def string_bytes(value: bytes) -> bytes:
+    """``value`` as Redis writes it without compression: as an integer if it is one, else plain."""
     size = len(value)
     if 0 < size <= _INTEGER_TEXT_MAX:
         integer = _integer_form(value)
         if integer is not None:
             return integer
-    if compress and size >= _COMPRESS_MIN:
-        packed = lzf.compress(value)
-        if packed is not None:
-            head = bytes((_SPECIAL_LZF,)) + length_bytes(len(packed)) + length_bytes(size)
-            return head + packed
     return length_bytes(size) + value
 
 

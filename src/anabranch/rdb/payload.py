@@ -45,17 +45,16 @@ _PIECE_BYTES: Final = 1 << 16
 """The checksum of so many bytes takes much less than a millisecond."""
 
 
-def encode_body(value: Value, *, rdb_version: int, compress: bool = False) -> bytes:
+def encode_body(value: Value, *, rdb_version: int) -> bytes:
     """Type byte and value for servers that know ``rdb_version`` (10 ... 14), without a frame.
 
     A stream gets the newest type of that version. An older type cannot store everything: below 13
     idempotent producers are left out, below 11 active times. NACKed entries below 14 raise
-    ValueError, because without them the group would lose these entries. ``compress`` compresses
-    strings by LZF, at some 5 MB/s.
+    ValueError, because without them the group would lose these entries. Strings are not compressed.
     """
     if not RDB_VERSION_MIN <= rdb_version <= RDB_VERSION:
         raise ValueError(f"cannot write RDB version {rdb_version}")
-    return encode_value(value, stream_type_of(rdb_version), compress=compress)
+    return encode_value(value, stream_type_of(rdb_version))
 
 
 def encode_small_payload(value: bytes | list[bytes] | set[bytes]) -> Steps[list[bytes]]:
@@ -123,12 +122,9 @@ def decode_payload_steps(
     return value
 
 
-def decode_body(body: bytes, *, expanded_max: int | None = None) -> Value:
-    """The value in a type byte and a value; raises :class:`PayloadFormatError`.
-
-    ``expanded_max`` bounds what compressed strings may grow to, see :mod:`anabranch.rdb.lengths`.
-    """
-    cursor = Cursor(body, expanded_max=expanded_max)
+def decode_body(body: bytes) -> Value:
+    """The value in a type byte and a value; raises :class:`PayloadFormatError`."""
+    cursor = Cursor(body)
     value = decode_value(cursor, cursor.byte())
     _refuse_rest(cursor)
     return value

@@ -74,15 +74,13 @@ def decode_steps(
     return image
 
 
-def encode_stream(
-    image: StreamImage, stream_type: StreamType = StreamType.V5, *, compress: bool = False
-) -> bytes:
+def encode_stream(image: StreamImage, stream_type: StreamType = StreamType.V5) -> bytes:
     """Write a stream, without the type byte; raises ValueError if the image is not consistent.
 
     What the type cannot store is left out, except NACKed entries: these raise ValueError.
     """
     pending = [group.pending for group in image.groups]
-    steps = encode_steps(image, image.nodes, pending, stream_type, compress=compress)
+    steps = encode_steps(image, image.nodes, pending, stream_type)
     return b"".join(in_one_go(steps))
 
 
@@ -91,8 +89,6 @@ def encode_steps(
     nodes: Iterable[NodeImage],
     pending: Sequence[Iterable[PendingImage]],
     stream_type: StreamType = StreamType.V5,
-    *,
-    compress: bool = False,
 ) -> Steps[list[bytes]]:
     """The value of a stream, without its type byte, in short steps and in pieces.
 
@@ -107,7 +103,7 @@ def encode_steps(
         check.add(node)
         master_id, packed = encode_node(node)
         parts.append(length_bytes(_KEY_BYTES) + master_id.to_bytes(_KEY_BYTES, "big"))
-        parts.append(string_bytes(packed, compress=compress))
+        parts.append(string_bytes(packed))
         count += 1
         yield
     check.end(image)
@@ -119,7 +115,7 @@ def encode_steps(
         parts.append(length_bytes(image.entries_added))
     parts.append(length_bytes(len(image.groups)))
     for group, items in zip(image.groups, pending, strict=True):
-        yield from encode_group(parts, group, items, stream_type, compress=compress)
+        yield from encode_group(parts, group, items, stream_type)
     if stream_type.has_producers:
-        parts.append(encode_producers(image, compress=compress))
+        parts.append(encode_producers(image))
     return parts

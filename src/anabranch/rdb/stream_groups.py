@@ -144,8 +144,6 @@ def encode_group(
     group: GroupImage,
     pending: Iterable[PendingImage],
     stream_type: StreamType,
-    *,
-    compress: bool,
 ) -> Steps[None]:
     """Append the bytes of a group; ``pending`` are its pending entries.
 
@@ -154,7 +152,7 @@ def encode_group(
     """
     if group.nacked and not stream_type.has_nacked:
         raise ValueError(f"stream type {stream_type.value} has no place for NACKed entries")
-    parts.append(string_bytes(group.name, compress=compress) + encode_id(group.last_id))
+    parts.append(string_bytes(group.name) + encode_id(group.last_id))
     if stream_type.has_counters:
         read = group.entries_read
         parts.append(length_bytes(_UNKNOWN if read is None else read))
@@ -181,7 +179,7 @@ def encode_group(
     parts[counted_at] = length_bytes(count)
     parts.append(length_bytes(len(group.consumers)))
     for consumer in group.consumers:
-        parts.append(string_bytes(consumer.name, compress=compress))
+        parts.append(string_bytes(consumer.name))
         parts.append(consumer.seen_time_ms.to_bytes(8, "little"))
         if stream_type.has_active_time:
             parts.append(consumer.active_time_ms.to_bytes(8, "little", signed=True))
@@ -193,15 +191,15 @@ def encode_group(
         parts += [entry_id.to_bytes(_ID_BYTES, "big") for entry_id in group.nacked]
 
 
-def encode_producers(image: StreamImage, *, compress: bool) -> bytes:
+def encode_producers(image: StreamImage) -> bytes:
     """The reverse of :func:`decode_producers`; settings left to the server are its defaults."""
     duration = DURATION_DEFAULT_S if image.idmp_duration is None else image.idmp_duration
     maxsize = MAXSIZE_DEFAULT if image.idmp_maxsize is None else image.idmp_maxsize
     parts = [length_bytes(duration), length_bytes(maxsize), length_bytes(len(image.producers))]
     for producer in image.producers:
-        parts.append(string_bytes(producer.pid, compress=compress))
+        parts.append(string_bytes(producer.pid))
         parts.append(length_bytes(len(producer.iids)))
         for iid, entry_id in producer.iids:
-            parts.append(string_bytes(iid, compress=compress) + encode_id(entry_id))
+            parts.append(string_bytes(iid) + encode_id(entry_id))
     parts.append(length_bytes(image.iids_added) + length_bytes(image.iids_duplicates))
     return b"".join(parts)

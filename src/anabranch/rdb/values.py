@@ -66,31 +66,29 @@ def decode_value_steps(
     raise PayloadFormatError(f"unknown value type {type_byte}")
 
 
-def encode_value(value: Value, stream_type: StreamType, *, compress: bool = False) -> bytes:
+def encode_value(value: Value, stream_type: StreamType) -> bytes:
     """Type byte and value, in forms every server since Redis 7.0 reads.
 
     ``stream_type`` matters to streams alone. Members of sets are written in ascending order, so
     equal sets have equal bytes.
     """
     if isinstance(value, StreamImage):
-        return bytes((stream_type,)) + encode_stream(value, stream_type, compress=compress)
-    return b"".join(in_one_go(encode_small_steps(value, compress=compress)))
+        return bytes((stream_type,)) + encode_stream(value, stream_type)
+    return b"".join(in_one_go(encode_small_steps(value)))
 
 
-def encode_small_steps(
-    value: bytes | list[bytes] | set[bytes], *, compress: bool = False
-) -> Steps[list[bytes]]:
+def encode_small_steps(value: bytes | list[bytes] | set[bytes]) -> Steps[list[bytes]]:
     """Type byte and value of all but streams, in short steps and in pieces.
 
     The first step copies a set, which may then change; a list must stay as it is.
     """
     if isinstance(value, bytes):
-        return [bytes((_STRING,)), string_bytes(value, compress=compress)]
+        return [bytes((_STRING,)), string_bytes(value)]
     if not value:
         raise ValueError("no server keeps an empty list or set")
     if isinstance(value, list):
-        return (yield from _quicklist_steps(value, compress))
-    return (yield from _set_steps(value, compress))
+        return (yield from _quicklist_steps(value))
+    return (yield from _set_steps(value))
 
 
 # -- decoding ---------------------------------------------------------------------------------
@@ -197,13 +195,13 @@ _SET_READERS: Final[dict[int, _Reader]] = {
 # -- encoding ---------------------------------------------------------------------------------
 
 
-def _quicklist_steps(items: list[bytes], compress: bool) -> Steps[list[bytes]]:
+def _quicklist_steps(items: list[bytes]) -> Steps[list[bytes]]:
     parts = [b""]
     packed: list[bytes] = []
     packed_bytes = 0
 
     def add_node(container: int, data: bytes) -> None:
-        parts.append(bytes((container,)) + string_bytes(data, compress=compress))
+        parts.append(bytes((container,)) + string_bytes(data))
 
     for item in items:
         if packed and packed_bytes + len(item) > _NODE_BYTES_MAX:
@@ -223,7 +221,7 @@ def _quicklist_steps(items: list[bytes], compress: bool) -> Steps[list[bytes]]:
     return parts
 
 
-def _set_steps(members: set[bytes], compress: bool) -> Steps[list[bytes]]:
+def _set_steps(members: set[bytes]) -> Steps[list[bytes]]:
     unsorted = list(members)
     parts = [bytes((_SET,)) + length_bytes(len(unsorted))]
     runs = []
@@ -232,6 +230,6 @@ def _set_steps(members: set[bytes], compress: bool) -> Steps[list[bytes]]:
         yield
     ascending = merge(*runs)
     while piece := list(islice(ascending, _STEP)):
-        parts += [string_bytes(member, compress=compress) for member in piece]
+        parts += [string_bytes(member) for member in piece]
         yield
     return parts

@@ -166,16 +166,13 @@ class Compressing:
     def _streams(self) -> Iterator[Stream | None]:
         """All streams, and now and then None; what is bound meanwhile may be left out."""
         for database in self._region.keyspace.databases:
-            cursor = 0
-            while database.values:
-                cursor, keys = database.order.page(cursor, _KEYS)
+            for keys in database.order.pages(_KEYS) if database.values else ():
                 for key in keys:
                     stream = database.values.get(key)
                     if type(stream) is Stream:
                         yield stream
-                if not cursor:
-                    break
-                yield None
+                if len(keys) >= _KEYS:  # more may follow
+                    yield None
 
     def _pack(self, log: RegionLog, stream: Stream) -> Iterator[None]:
         """Pack the blocks of a log that have become full, each in a step."""

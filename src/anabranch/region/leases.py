@@ -20,7 +20,7 @@ from anabranch.stream.groups.policy import TIME
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from anabranch.engine.leases import Hold
     from anabranch.keyspace.database import Database
@@ -112,29 +112,14 @@ class Leasing:
 
     def _go_on(self) -> bool:
         """A :data:`anabranch.scheduling.Work`."""
-        return self._do(self._some)
+        return self._waking.change(self._some)
 
     def _go_on_handing(self) -> bool:
         """A :data:`anabranch.scheduling.Work` that is done once a turn.
 
         Another region applies a turn as a whole, which takes longer than to tell of it.
         """
-        return self._do(self._hand_over)
-
-    def _do(self, some: Callable[[int], bool]) -> bool:
-        """Do some work, if anything may change now; returns whether more is left."""
-        region = self._region
-        if region.scheduler.is_exclusive:
-            return True
-        dispatcher = region.dispatcher
-        if dispatcher.write_refusal is not None or dispatcher.pause_until_ms:
-            return False  # nothing may change: what is due is looked at again
-        now_ms = region.clock.now_us() // 1000
-        region.context.enter(region.nobody, now_ms)
-        is_left = some(now_ms)
-        if region.keyspace.ready:
-            self._waking.serve()
-        return is_left
+        return self._waking.change(self._hand_over)
 
     def _some(self, now_ms: int) -> bool:
         is_over = self._region.scheduler.is_over

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anabranch.effects import kinds
 from anabranch.keyspace.database import Database
@@ -21,11 +21,6 @@ from anabranch.region.tiering import Tiering
 from anabranch.region.waking import Waking
 from anabranch.stream.retention import plan_retention
 from anabranch.stream.stream import Stream
-
-if TYPE_CHECKING:
-    from anabranch.keyspace.database import Database
-    from anabranch.region.state import RegionState
-    from anabranch.region.waking import Waking
 
 PRODUCER_KEYS_MAX = 1000
 """Keys examined for old idempotent IDs per slice; up to ten thousand keys take a second."""
@@ -68,7 +63,7 @@ class Maintenance:
         self._compressing = Compressing(region)
         self._leasing = Leasing(region, waking)
         self._due_entries = DueEntries(region, waking)
-        self._retaining = Retaining(region)
+        self._retaining = Retaining(region, waking)
         self._ran_ms = 0  # the clock at the last run
         self._producers_due_ms = 0  # when the next round over all keys begins
         self._producers_database = 0
@@ -251,8 +246,9 @@ def _some(pids: Iterator[bytes]) -> list[bytes]:
 class Retaining:
     """Looks at the streams that are due."""
 
-    def __init__(self, region: RegionState) -> None:
+    def __init__(self, region: RegionState, waking: Waking) -> None:
         self._region = region
+        self._waking = waking
 
     def begin_if_due(self, now_ms: int) -> None:
         """Do what is due, a slice now and the rest later.
@@ -269,18 +265,14 @@ class Retaining:
 
     def _go_on(self) -> bool:
         """A :data:`anabranch.scheduling.Work`."""
-        region = self._region
-        if region.scheduler.is_exclusive:
-            return True
-        if region.dispatcher.write_refusal is not None or region.dispatcher.pause_until_ms:
-            return False  # nothing may change: what is due is looked at again
-        now_ms = region.clock.now_us() // 1000
-        region.context.enter(region.nobody, now_ms)
-        for database in region.keyspace.databases:
+        return self._waking.change(self._some)
+
+    def _some(self, now_ms: int) -> bool:
+        for database in self._region.keyspace.databases:
             deadlines = database.policies.retention
             while (key := deadlines.first_due(now_ms)) is not None:
                 self._look(database, key, now_ms)
-                if region.scheduler.is_over():
+                if self._region.scheduler.is_over():
                     return True
         return False
 
@@ -367,24 +359,16 @@ class DueEntries:
 
     def _go_on(self) -> bool:
         """A :data:`anabranch.scheduling.Work`."""
+        return self._waking.change(self._some)
+
+    def _some(self, now_ms: int) -> bool:
         region = self._region
-        if region.scheduler.is_exclusive:
-            return True
-        dispatcher, context = region.dispatcher, region.context
-        if dispatcher.write_refusal is not None or dispatcher.pause_until_ms:
-            return False  # nothing may change: what is due is looked at again
-        if context.ids.refusal or dispatcher.memory_exceeded():
+        if region.context.ids.refusal or region.dispatcher.memory_exceeded():
             return False
-        now_ms = region.clock.now_us() // 1000
         from anabranch.engine.scheduled import add_due  # noqa: PLC0415 - most servers need none
 
-        context.enter(region.nobody, now_ms)
-        is_left = False
         for database, key, owner in self._due(now_ms):
-            add_due(context, database, key, owner, _ENTRIES)
+            add_due(region.context, database, key, owner, _ENTRIES)
             if region.scheduler.is_over():
-                is_left = True
-                break
-        if region.keyspace.ready:
-            self._waking.serve()
-        return is_left
+                return True
+        return False

@@ -166,15 +166,11 @@ class Tiering:
     def _round(self, keyspace: Keyspace) -> Iterator[int]:
         """Move what can be moved of all streams, in short steps; they may change meanwhile."""
         for database in keyspace.databases:
-            cursor = 0
-            while database.values:
-                cursor, keys = database.order.page(cursor, _KEYS)
+            for keys in database.order.pages(_KEYS) if database.values else ():
                 for key in keys:
                     for replica_id in _logs_of(database, key):
                         yield from self._offload(keyspace, database, key, replica_id)
                 yield 0
-                if not cursor:
-                    break
 
     def _offload(
         self, keyspace: Keyspace, database: Database, key: bytes, replica_id: int

@@ -11,7 +11,7 @@ round.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 
 from anabranch.engine.session import Session
@@ -42,6 +42,25 @@ class Waking:
     def is_under_way(self) -> bool:
         """Whether a round is in progress."""
         return self._round is not None
+
+    def change(self, some: Callable[[int], bool]) -> bool:
+        """Do background work that changes data, if they may change now, and wake whom it concerns.
+
+        ``some`` gets the time, and does what fits into the slice. Returns, as ``some`` does,
+        whether more is left.
+        """
+        region = self._region
+        if region.scheduler.is_exclusive:
+            return True
+        dispatcher = region.dispatcher
+        if dispatcher.write_refusal is not None or dispatcher.pause_until_ms:
+            return False  # nothing may change: what is due is looked at again
+        now_ms = region.clock.now_us() // 1000
+        region.context.enter(region.nobody, now_ms)
+        is_left = some(now_ms)
+        if region.keyspace.ready:
+            self.serve()
+        return is_left
 
     def serve(self) -> None:
         """Run the commands again that wait for changed keys, as many as fit into the slice."""

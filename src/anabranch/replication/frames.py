@@ -178,14 +178,7 @@ class StatusRow(_Message, frozen=True):
 
     def equals_but_version(self, other: StatusRow) -> bool:
         """Whether two rows are equal except for the version."""
-        return (
-            self.applied == other.applied
-            and self.durable == other.durable
-            and self.have == other.have
-            and self.replica_id == other.replica_id
-            and self.feature_level == other.feature_level
-            and self.links == other.links
-        )
+        return msgspec.structs.replace(self, version=other.version) == other
 
 
 class StatusRows(_Message, frozen=True):

@@ -128,11 +128,7 @@ class Links:
     def refuse_if_set_back(self) -> None:
         """Refuse a link while the effects of this region contradict those of others."""
         if self.is_set_back:
-            raise Refusal(
-                Reason.EPOCH,
-                f"region {self.region} was set back, and has stopped",
-                STOPPED_RETRY_MS,
-            )
+            raise self._stopped("was set back, and has stopped")
 
     def expelled(self, reason: str) -> None:
         """This region was removed from its cluster: dial nobody, and admit nobody."""
@@ -146,11 +142,10 @@ class Links:
         Members that do not know of the removal have links: whoever ordered it may have lost it.
         """
         if self.is_expelled:
-            raise Refusal(
-                Reason.EPOCH,
-                f"region {self.region} was removed from the cluster",
-                STOPPED_RETRY_MS,
-            )
+            raise self._stopped("was removed from the cluster")
+
+    def _stopped(self, why: str) -> Refusal:
+        return Refusal(Reason.EPOCH, f"region {self.region} {why}", STOPPED_RETRY_MS)
 
     def refuse_beyond_issued(self, number: int, now_ms: float) -> None:
         """Refuse a region that knows effects of this replica ID that were never issued here."""

@@ -6,12 +6,13 @@ a value to :func:`encode`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 from librt.strings import BytesWriter
 
-from anabranch.resp.values import Map, NullArray, PushMessage, Raw, SetReply, Status, Verbatim
+from anabranch.resp.values import Map, PushMessage, Raw, SetReply, Status, Verbatim
 
 OK = b"+OK\r\n"
 QUEUED = b"+QUEUED\r\n"
@@ -56,6 +57,11 @@ def integer(value: int) -> bytes:
 def array_header(count: int) -> bytes:
     """The header of an array of ``count`` elements."""
     return _ARRAY_HEADS[count] if count < _SMALL else b"*%d\r\n" % count
+
+
+def array_of(words: Sequence[bytes]) -> bytes:
+    """An array of bulk strings."""
+    return b"".join([array_header(len(words)), *map(bulk, words)])
 
 
 def map_header(count: int, resp3: bool) -> bytes:
@@ -147,8 +153,6 @@ def _write(value: Any, resp3: bool, out: list[bytes]) -> None:
                 _write(item, resp3, out)
     elif kind is Verbatim:
         out.append(verbatim(value.encode("utf-8", "surrogateescape"), resp3))
-    elif kind is NullArray:
-        out.append(NULL_RESP3 if resp3 else NULL_ARRAY_RESP2)
     elif kind is bool:
         out.append((b"#t\r\n" if value else b"#f\r\n") if resp3 else b":%d\r\n" % value)
     elif kind is float:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from hiredis import Reader
+
 
 class Status(str):
     """A simple string (``+OK``)."""
@@ -51,10 +53,8 @@ class PushMessage(list[Any]):
     __slots__ = ()
 
 
-class NullArray:
-    """The null that RESP2 writes ``*-1`` (RESP3 has one null only)."""
-
-    __slots__ = ()
-
-
-NULL_ARRAY = NullArray()
+def read_value(data: bytes) -> Any:
+    """The first value in bytes of RESP, with arrays as lists; False if they end within it."""
+    reader = Reader()
+    reader.feed(data)
+    return reader.gets()

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-import hiredis
-
 from anabranch.config.settings import Settings
 from anabranch.engine.host import HostPersistence, HostRegions
 from anabranch.engine.script_machine import ScriptMachine
@@ -33,6 +31,7 @@ from anabranch.oplog.recovery import Recovery
 from anabranch.oplog.storage import Storage
 from anabranch.replication.former_epochs import ANSWER_MS
 from anabranch.replication.interface import FEATURE_LEVEL, Address
+from anabranch.resp.values import read_value
 from anabranch.server.cron import next_by_cron
 from anabranch.simulator import looking
 from anabranch.simulator.client import SimulatedClient, SlicedClient, run_at_once
@@ -359,10 +358,9 @@ class Process:
         withheld, dispatcher.withheld = dispatcher.withheld, None
         run_at_once(self.region, session, words)
         dispatcher.withheld = withheld
-        reader = hiredis.Reader()
-        reader.feed(b"".join(session.outbox))
+        reply = read_value(b"".join(session.outbox))
         session.outbox.clear()
-        return reader.gets()
+        return reply
 
     def was_reported(self, upto: Mapping[int, int], *, is_write: bool) -> None:
         """A client has received replies that may report these effects."""

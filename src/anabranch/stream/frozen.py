@@ -385,7 +385,7 @@ def _block_array(replica_id: int, block: Block) -> list[Any]:
         else [[entry_id >> SEQ_BITS for entry_id in ids], [entry_id & MAX_SEQ for entry_id in ids]],
         data,
         ends.typecode != "H",
-        _little(ends),
+        little(ends),
         sorted(block.dead),
         block.gaps,
         block.weight,
@@ -399,7 +399,7 @@ def _numbers_array(block: Block) -> list[int] | bytes:
     if block.numbers is None and block.positions is None:
         first = block.number(0)
         return [first, first + block.count]
-    return _little(array("Q", block.numbers_of(0, block.count)))
+    return little(array("Q", block.numbers_of(0, block.count)))
 
 
 def _restore_numbers(block: Block, written: list[int] | bytes | None) -> None:
@@ -453,7 +453,8 @@ def _block_of(fields: list[Any]) -> Block:
     return block
 
 
-def _little(numbers: array[int]) -> bytes:
+def little(numbers: array[int]) -> bytes:
+    """The numbers in little-endian form."""
     if _SWAP:
         numbers = numbers[:]
         numbers.byteswap()

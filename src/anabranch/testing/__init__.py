@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from anabranch.testing.cluster import Cluster, NotConvergedError
     from anabranch.testing.disk import Disk
     from anabranch.testing.server import Server
-    from anabranch.testing.words import CommandFailedError
+    from anabranch.testing.startable import CommandFailedError
 
 __all__ = ["Clock", "Cluster", "CommandFailedError", "Disk", "NotConvergedError", "Server"]
 
 _HOMES: Final = {
     "Clock": "clock",
     "Cluster": "cluster",
-    "CommandFailedError": "words",
+    "CommandFailedError": "startable",
     "Disk": "disk",
     "NotConvergedError": "cluster",
     "Server": "server",

@@ -12,14 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import hiredis
-
 from anabranch.config.load import load
 from anabranch.config.settings import GOSSIP_PORT_ABOVE
 from anabranch.engine.leases import LeasePlace
 from anabranch.errors import CommandError, ConfigError
 from anabranch.node.identity import recall
 from anabranch.oplog.storage import LogFile
+from anabranch.resp.values import read_value
 from anabranch.scripting import new_machine
 from anabranch.server.app import Server as LiveServer
 from anabranch.server.app import Surroundings
@@ -28,7 +27,7 @@ from anabranch.server.listener import bind_all, bind_free_port
 from anabranch.server.stop import abandon, orderly_stop
 from anabranch.server.wings import Wings
 from anabranch.testing.seen import our_session
-from anabranch.testing.words import HOST, CommandFailedError, Word
+from anabranch.testing.startable import HOST, CommandFailedError, Word
 from anabranch.web import new_web
 
 if TYPE_CHECKING:
@@ -187,9 +186,11 @@ def execute(live: LiveServer, words: tuple[Word, ...], *, database: int = 0) -> 
             except OSError as problem:
                 snapshots.failed(problem)
             region.waking.answer_inquiries()
-        reader = hiredis.Reader()
-        reader.feed(b"".join(session.outbox))
-        reply = reader.gets() if session.outbox else CommandFailedError("it would wait")
+        reply = (
+            read_value(b"".join(session.outbox))
+            if session.outbox
+            else CommandFailedError("it would wait")
+        )
     finally:
         region.close_session(session)
         live.node.end_turn()

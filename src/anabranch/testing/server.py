@@ -16,8 +16,7 @@ from anabranch.testing.clock import Clock
 from anabranch.testing.contents import contents
 from anabranch.testing.disk import Disk
 from anabranch.testing.seen import Seen
-from anabranch.testing.startable import OwnDirectory, Startable
-from anabranch.testing.words import HOST, CommandFailedError, Word
+from anabranch.testing.startable import HOST, CommandFailedError, OwnDirectory, Startable, Word
 from anabranch.testing.worker import LoopThread
 
 if TYPE_CHECKING:

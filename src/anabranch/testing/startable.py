@@ -9,7 +9,7 @@ import tempfile
 import weakref
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 
 class Startable(ABC):
@@ -55,3 +55,15 @@ class OwnDirectory:
 def _remove(path: Path, owner: int) -> None:
     if os.getpid() == owner:
         shutil.rmtree(path, ignore_errors=True)
+
+
+# -- what all parts of the kit name, without the server itself --------------------------------
+
+
+HOST: Final = "127.0.0.1"
+
+Word = bytes | str | int | float
+
+
+class CommandFailedError(Exception):
+    """A command of the test kit got an error as its reply."""

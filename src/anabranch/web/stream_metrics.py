@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Final
 
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.scan import CURSOR_END
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.groups.group import Group
@@ -61,17 +60,13 @@ def pages(keyspace: Keyspace) -> Iterator[list[tuple[int, bytes, Stream]]]:
     go between two pages; a stream that is there all the time is returned once.
     """
     for database in keyspace.databases:
-        cursor = CURSOR_END
-        while True:
-            cursor, keys = database.order.page(cursor, _KEYS_PER_STEP)
+        for keys in database.order.pages(_KEYS_PER_STEP):
             values = database.values
             yield [
                 (database.index, key, value)
                 for key in keys
                 if type(value := values.get(key)) is Stream
             ]
-            if cursor == CURSOR_END:
-                break
 
 
 def largest(

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 # The handlers of AB.READ and AB.TOKEN: the first request must not wait for an import.
 import anabranch.commands.extensions.regional_read  # noqa: F401
-from anabranch.engine.policy_facts import retention_state
+from anabranch.engine.holding import retention_state
 from anabranch.node.node import Node
 from anabranch.stream.entry_id import MAX_ID, parse, text
 from anabranch.stream.groups.group import Group

@@ -22,10 +22,13 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.scan import KeyOrder
 from anabranch.keyspace.values import StringValue, Value
 from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
+from anabranch.rdb import listpack
+from anabranch.rdb.payload import RDB_VERSION, frame
 from anabranch.region.maintenance import PRODUCERS_AT_ONCE
 from anabranch.scheduling import SLICE_NS
 from anabranch.stream.located import LOCATED_AT_ONCE
 from anabranch.stream.stream import Stream
+from tests.support.lzf import lzf_string
 from tests.support.payloads import encode_payload
 from tests.support.region_harness import Harness, decode_all
 
@@ -226,7 +229,8 @@ def test_a_payload_that_would_take_too_much_memory_is_refused(
     region: Driven, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("anabranch.rdb.payload.DECODED_BYTES_MIN", 0)
-    payload = encode_payload([b"1"] * 100_000, compress=True)
+    packed = lzf_string(listpack.encode([1] * 100_000))
+    payload = frame(b"\x12\1\2" + packed, RDB_VERSION)
     assert str(region.end(region.begin("RESTORE", "t", 0, payload))) == (
         "ERR Bad data format: takes too much memory for its size"
     )

@@ -366,7 +366,7 @@ def test_batches_are_told_with_their_places() -> None:
     life.run("SET k v")
     first = life.log.end
     life.run("ACL SETUSER ann on", "SET k w")
-    walk = [item for _, item in Survey(life.storage).walk()]
+    walk = list(Survey(life.storage).walk())
     assert all(isinstance(item, SeenBatch) for item in walk)
     assert [(item.ordinal, item.position) for item in walk if isinstance(item, SeenBatch)][:2] == [
         (1, 0),
@@ -489,7 +489,7 @@ def test_a_damaged_length_costs_no_memory() -> None:
     (facts,) = survey.snapshots
     assert facts.problem == (32, "the file ends within a record")
     assert min(asked) >= 0
-    assert max(asked) < len(data)
+    assert max(asked) <= 1 << 20
 
 
 # -- damaged snapshots ------------------------------------------------------------------------

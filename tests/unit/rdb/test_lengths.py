@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.rdb.errors import PayloadFormatError
 from anabranch.rdb.lengths import Cursor, length_bytes, string_bytes
+from tests.support.lzf import lzf_string
 
 
 @pytest.mark.parametrize(
@@ -50,17 +53,13 @@ def test_strings_that_are_integers_are_stored_as_such(value: bytes, written: str
 
 
 @given(
-    st.binary(max_size=90) | st.integers(-(2**40), 2**40).map(lambda n: b"%d" % n), st.booleans()
+    st.binary(max_size=90) | st.integers(-(2**40), 2**40).map(lambda n: b"%d" % n),
+    st.sampled_from([string_bytes, lzf_string]),
 )
-def test_strings_come_back(value: bytes, compress: bool) -> None:
-    cursor = Cursor(string_bytes(value, compress=compress) + b"rest")
+def test_strings_come_back(value: bytes, written: Callable[[bytes], bytes]) -> None:
+    cursor = Cursor(written(value) + b"rest")
     assert cursor.string() == value
     assert cursor.remaining == 4
-
-
-def test_only_long_strings_are_compressed() -> None:
-    assert string_bytes(b"a" * 20, compress=True) == b"\x14" + b"a" * 20
-    assert string_bytes(b"a" * 21, compress=True)[0] == 0xC3
 
 
 @pytest.mark.parametrize(
@@ -96,7 +95,7 @@ def test_counts_are_held_against_what_remains() -> None:
 
 
 def test_compressed_strings_share_a_budget() -> None:
-    data = string_bytes(b"a" * 100, compress=True) * 2
+    data = lzf_string(b"a" * 100) * 2
     cursor = Cursor(data, expanded_max=150)
     assert cursor.string() == b"a" * 100
     with pytest.raises(PayloadFormatError, match="expands too far"):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.resp import encode as enc
-from anabranch.resp.values import NULL_ARRAY, Map, PushMessage, Raw, SetReply, Status, Verbatim
+from anabranch.resp.values import Map, PushMessage, Raw, SetReply, Status, Verbatim
 
 FORMS: list[tuple[Any, bytes, bytes]] = [
     (b"ab", b"$2\r\nab\r\n", b"$2\r\nab\r\n"),
@@ -22,7 +22,6 @@ FORMS: list[tuple[Any, bytes, bytes]] = [
     (5, b":5\r\n", b":5\r\n"),
     (-(2**63), b":-9223372036854775808\r\n", b":-9223372036854775808\r\n"),
     (None, b"$-1\r\n", b"_\r\n"),
-    (NULL_ARRAY, b"*-1\r\n", b"_\r\n"),
     (True, b":1\r\n", b"#t\r\n"),
     (False, b":0\r\n", b"#f\r\n"),
     (1.5, b"$3\r\n1.5\r\n", b",1.5\r\n"),

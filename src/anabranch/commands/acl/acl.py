@@ -215,6 +215,3 @@ def genpass(ctx: Context, args: list[bytes]) -> bytes:
         raise CommandError(_BITS)
     digits = (bits + 3) // 4
     return bulk(ctx.server.host.random_bytes((digits + 1) // 2).hex()[:digits].encode())
-
-
-# -- rows -------------------------------------------------------------------------------------

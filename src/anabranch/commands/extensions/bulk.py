@@ -35,6 +35,7 @@ from anabranch.sharing import share
 from anabranch.stream import by_position
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS, text
+from anabranch.stream.frozen import little
 from anabranch.stream.groups.group import LOCAL_REPLICA_ID
 from anabranch.stream.offloading import frame_of
 from anabranch.stream.packed_ids import WORD_BYTES, PackedIds
@@ -395,20 +396,20 @@ def _chunk(block: Block, low: int, high: int, base: int) -> list[bytes]:
         form, base_ms = _PLAIN, 0
         some = ids[low:high]
         arrays = [
-            _little(array("Q", [entry_id >> SEQ_BITS for entry_id in some])),
-            _little(array("Q", [entry_id & MAX_SEQ for entry_id in some])),
+            little(array("Q", [entry_id >> SEQ_BITS for entry_id in some])),
+            little(array("Q", [entry_id & MAX_SEQ for entry_id in some])),
         ]
     flags = 0
     if block.positions is not None:
         flags = _HAS_POSITIONS
         start = base + block.first_position
         positions = [start + offset for offset in block.positions[low:high]]
-        arrays.append(_little(array("Q", positions)))
+        arrays.append(little(array("Q", positions)))
     ends = block.end_offsets()
     if not isinstance(ends, array):
         ends = array("Q", ends)
     data = block.slice(low, high)
-    arrays.append(_little(ends[low:high]))
+    arrays.append(little(ends[low:high]))
     header = _CHUNK.pack(
         high - low,
         form,
@@ -421,13 +422,6 @@ def _chunk(block: Block, low: int, high: int, base: int) -> list[bytes]:
         len(data),
     )
     return [header, *arrays, data]
-
-
-def _little(numbers: array[int]) -> bytes:
-    if _SWAP:
-        numbers = numbers[:]
-        numbers.byteswap()
-    return numbers.tobytes()
 
 
 # -- writing ----------------------------------------------------------------------------------

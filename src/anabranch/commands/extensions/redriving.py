@@ -20,9 +20,10 @@ from anabranch.engine import texts
 from anabranch.engine.arguments import id_list, integer_or_none
 from anabranch.engine.homing import check_home
 from anabranch.engine.leases import LeasePlace
-from anabranch.engine.releasing import add_once, without_id
+from anabranch.engine.releasing import add_once
 from anabranch.errors import CommandError
-from anabranch.resp.encode import bulk
+from anabranch.resp.encode import array_of, bulk
+from anabranch.resp.values import read_value
 from anabranch.stream.entry_id import InvalidId, parse, text
 from anabranch.stream.stream import Stream
 
@@ -96,31 +97,13 @@ class _Letter:
 
     def __init__(self, entry_id: int, fragment: bytes) -> None:
         self.entry_id = entry_id
-        self.values: dict[bytes, bytes] = {}
-        self.count, self.body = without_id(fragment)
-        at = 0
-        for name in _NAMES:
-            found, at = _word(self.body, at)
-            if found != name:
-                return  # no dead letter
-            self.values[name], at = _word(self.body, at)
-            self.count -= 2
-        self.body = self.body[at:]
-
-    @property
-    def is_sound(self) -> bool:
+        _, words = read_value(fragment)
+        names, values = words[: 2 * len(_NAMES) : 2], words[1 : 2 * len(_NAMES) : 2]
+        self.is_sound = (*names,) == _NAMES
         """Whether it says where it comes from."""
-        return len(self.values) == len(_NAMES)
-
-
-def _word(body: bytes, at: int) -> tuple[bytes, int]:
-    """The bulk string at an index, and the index behind it; an empty one at the end."""
-    if at >= len(body):
-        return b"", at
-    end = body.index(b"\r\n", at)
-    begin = end + 2
-    size = int(body[at + 1 : end])
-    return body[begin : begin + size], begin + size + 2
+        self.values: dict[bytes, bytes] = dict(zip(names, values, strict=True))
+        self.words: list[bytes] = words[2 * len(_NAMES) :]
+        """The names and values of the entry that was given up."""
 
 
 def redrive(ctx: Context, args: list[bytes]) -> bytes:
@@ -277,7 +260,7 @@ def _give_back(
         ctx.server.leases.look(LeasePlace(ctx.db.index, origin, name, False), ctx.now_ms)
         return ""
     tag = (_PRODUCER + key, text(letter.entry_id))
-    is_added = add_once(ctx, ctx.db.index, origin, tag, letter.count, letter.body)
+    is_added = add_once(ctx, ctx.db.index, origin, tag, array_of(letter.words))
     return "" if is_added else "the entry cannot be added to the stream at present"
 
 

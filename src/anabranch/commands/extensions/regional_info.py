@@ -9,7 +9,7 @@ from typing import Any
 from anabranch.commands.stream.options import group_in
 from anabranch.engine import texts
 from anabranch.engine.context import Context
-from anabranch.engine.policy_facts import LeaseState, lease_states, retention_state
+from anabranch.engine.holding import LeaseState, lease_states, retention_state
 from anabranch.errors import CommandError
 from anabranch.keyspace.agreement import agreement_digest, preparing
 from anabranch.keyspace.replica import epoch_of, region_of

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final
 from anabranch.config.policies import duration_ms
 from anabranch.effects import kinds
 from anabranch.engine import texts
-from anabranch.engine.arguments import integer_or_none
+from anabranch.engine.arguments import integer_or_none, listed_count
 from anabranch.engine.scheduled import put_in
 from anabranch.errors import CommandError
 from anabranch.keyspace.timetables import GONE_MS, MISSED, Recurrence
-from anabranch.resp.encode import array_header, bulk
+from anabranch.resp.encode import array_of, bulk
 from anabranch.resp.encode import integer as integer_reply
+from anabranch.resp.values import read_value
 from anabranch.stream.entry_id import text
 
 if TYPE_CHECKING:
@@ -28,9 +29,6 @@ _END_MS: Final = 253_402_300_800_000
 _HANDLE_BYTES_MAX: Final = 256
 _OPTIONS: Final = {b"TZ": 1, b"MISSED": 1, b"IDMP": 2, b"ID": 1}
 """How many values each of them has."""
-
-_COUNT_DEFAULT: Final = 100
-_COUNT_MAX: Final = 10_000
 
 
 class _ScheduleOptions:
@@ -116,7 +114,7 @@ def schedule(ctx: Context, args: list[bytes]) -> bytes:
     words = args[options.fields_at :]
     if not words or len(words) % 2:
         raise CommandError("ERR syntax error, each field of the entry needs a name and a value")
-    fields = b"".join([array_header(len(words)), *map(bulk, words)])
+    fields = array_of(words)
     if len(fields) > ctx.effects.added_bytes_max:
         raise CommandError("ERR Elements are too large to be stored")
     stream = ctx.stream(key)  # a key of another type is refused now
@@ -171,14 +169,7 @@ def schedule(ctx: Context, args: list[bytes]) -> bytes:
 
 def schedule_list(ctx: Context, args: list[bytes]) -> bytes | None:
     """AB.SCHEDULE LIST key [COUNT n]: the entries of a key that are due first."""
-    count = _COUNT_DEFAULT
-    if len(args) > 3:
-        given = integer_or_none(args[4]) if len(args) == 5 and args[3].upper() == b"COUNT" else None
-        if given is None:
-            raise CommandError(texts.SYNTAX)
-        count = given
-        if not 1 <= count <= _COUNT_MAX:
-            raise CommandError(f"ERR COUNT must be from 1 to {_COUNT_MAX}")
+    count = listed_count(args[3:])
     timetables = ctx.db.timetables
     rows = [
         _row(handle, timetables.entries[args[2], handle])
@@ -196,20 +187,8 @@ def _row(handle: bytes, entry: ScheduledEntry) -> dict[str, object]:
         "tz": None if again is None else again.zone,
         "missed": None if again is None else MISSED[again.missed],
         "region": entry.owner,
-        "fields": words_of(entry.fields),
+        "fields": read_value(entry.fields),
     }
-
-
-def words_of(fields: bytes) -> list[bytes]:
-    """The names and values of an entry that is kept as it is on the wire."""
-    words = []
-    at = fields.index(b"\r\n") + 2
-    while at < len(fields):
-        end = fields.index(b"\r\n", at)
-        size = int(fields[at + 1 : end])
-        words.append(fields[end + 2 : end + 2 + size])
-        at = end + size + 4
-    return words
 
 
 def schedule_cancel(ctx: Context, args: list[bytes]) -> bytes:

@@ -7,11 +7,11 @@ acknowledges it, so that the next entry of its key is delivered. ``AB.REDRIVE`` 
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from anabranch.commands.stream.options import stream_and_group
 from anabranch.engine import texts
-from anabranch.engine.arguments import integer_or_none
+from anabranch.engine.arguments import listed_count
 from anabranch.engine.releasing import Whose, acknowledge
 from anabranch.errors import CommandError
 from anabranch.resp.encode import integer as integer_reply
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from anabranch.stream.groups.pending_entry import PendingEntry
     from anabranch.stream.groups.policy import Policed
     from anabranch.stream.stream import Stream
-
-_COUNT_DEFAULT: Final = 100
-_COUNT_MAX: Final = 10_000
 
 
 def _in_order(ctx: Context, key: bytes, name: bytes) -> tuple[Stream, Group, Policed]:
@@ -69,14 +66,7 @@ def skip(ctx: Context, args: list[bytes]) -> bytes:
 
 def skip_list(ctx: Context, args: list[bytes]) -> bytes | None:
     """AB.SKIP LIST key group [COUNT n]: the stopped keys, those that were stopped first."""
-    count = _COUNT_DEFAULT
-    if len(args) > 4:
-        given = integer_or_none(args[5]) if len(args) == 6 and args[4].upper() == b"COUNT" else None
-        if given is None:
-            raise CommandError(texts.SYNTAX)
-        if not 1 <= given <= _COUNT_MAX:
-            raise CommandError(f"ERR COUNT must be from 1 to {_COUNT_MAX}")
-        count = given
+    count = listed_count(args[4:])
     stream, group, policed = _in_order(ctx, args[2], args[3])
     order, field = policed.order, policed.policy.key_field
     assert order is not None

@@ -266,6 +266,3 @@ def object_freq(ctx: Context, args: list[bytes]) -> bytes:
     if _inspected(ctx, args[2]) is None:
         return null(ctx.resp3)
     raise CommandError(_NO_LFU)
-
-
-# -- rows -------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anabranch.commands.scripting.calls import Calls, asks_read_only
 from anabranch.commands.scripting.shebang import Shebang, parse_script
+from anabranch.engine import texts
 from anabranch.engine.arguments import integer
 from anabranch.engine.context import Context
 from anabranch.engine.script_machine import ScriptError, ScriptMachine, sha1_of
@@ -39,9 +40,9 @@ def evaluate_by_hash(ctx: Context, args: list[bytes]) -> bytes | None:
     return _run(ctx, args, sha1, compile_script(ctx, source), count)
 
 
-def count_keys(args: list[bytes]) -> int:
-    """The count of keys of a request, in its third word."""
-    count = integer(args[2])
+def count_keys(args: list[bytes], no_number: str = texts.NOT_INTEGER) -> int:
+    """The count of keys of a request, in its third word; ``no_number`` is the error for others."""
+    count = integer(args[2], no_number)
     if count > len(args) - 3:
         raise CommandError("ERR Number of keys can't be greater than number of args")
     if count < 0:

@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from anabranch.commands.scripting.calls import Calls, asks_read_only
-from anabranch.commands.scripting.evaluation import check_flags, run_as_transaction
+from anabranch.commands.scripting.evaluation import check_flags, count_keys, run_as_transaction
 from anabranch.commands.scripting.shebang import parse_library
 from anabranch.effects import kinds
 from anabranch.engine import texts
-from anabranch.engine.arguments import integer_or_none
 from anabranch.engine.context import Context
 from anabranch.engine.script_machine import Registered, ScriptError, ScriptMachine
 from anabranch.errors import CommandError
@@ -33,13 +32,7 @@ def fcall(ctx: Context, args: list[bytes]) -> bytes | None:
     """FCALL and FCALL_RO: function numkeys [key ...] [arg ...]."""
     ctx.server.dispatcher.feed_monitors(ctx.session, args)
     library, name, words = _function(ctx, args[1].lower())
-    count = integer_or_none(args[2])
-    if count is None:
-        raise CommandError("ERR Bad number of keys provided")
-    if count > len(args) - 3:
-        raise CommandError("ERR Number of keys can't be greater than number of args")
-    if count < 0:
-        raise CommandError("ERR Number of keys can't be negative")
+    count = count_keys(args, "ERR Bad number of keys provided")
     flags = frozenset(words)
     check_flags(ctx, flags, is_read_only=asks_read_only(args))
     machine = ctx.server.host.script_machine()

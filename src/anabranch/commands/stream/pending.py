@@ -108,13 +108,10 @@ _CAUSES: Final = {b"SILENT": SILENT, b"FAIL": NACK, b"FATAL": FATAL}
 class _NackOptions:
     """What a request of XNACK says: the mode, the IDs and what to set."""
 
-    __slots__ = ("force", "ids", "mode", "retry_count")
-
-    def __init__(self) -> None:
-        self.mode = b""
-        self.ids: list[bytes] | None = None
-        self.retry_count: int | None = None
-        self.force = False
+    mode = b""
+    ids: list[bytes] | None = None
+    retry_count: int | None = None
+    force = False
 
 
 def _nack_options(args: list[bytes]) -> _NackOptions:
@@ -217,14 +214,11 @@ def _release(ctx: Context, whose: Whose, rows: dict[int, list[Released]], mode: 
 class _ClaimOptions:
     """The options of XCLAIM; None where not given."""
 
-    __slots__ = ("delivery_ms", "force", "justid", "last_id", "retry_count")
-
-    def __init__(self) -> None:
-        self.delivery_ms: int | None = None
-        self.retry_count: int | None = None
-        self.force = False
-        self.justid = False
-        self.last_id = 0
+    delivery_ms: int | None = None
+    retry_count: int | None = None
+    force = False
+    justid = False
+    last_id = 0
 
     @property
     def delivers(self) -> bool:

@@ -73,18 +73,16 @@ class RowWriter:
 
 
 def pending_rows(
-    entries: Iterable[PendingEntry], tail_of: Callable[[PendingEntry], bytes], fields: int = 4
+    entries: Iterable[PendingEntry], tail_of: Callable[[PendingEntry], bytes]
 ) -> bytes:
-    """An array with an array of ``fields`` for each entry: its ID and what ``tail_of`` writes."""
+    """An array with an array of four for each entry: its ID and what ``tail_of`` writes."""
     out = BytesWriter()
-    RowWriter(out, tail_of, fields).write_array(list(entries))
+    RowWriter(out, tail_of).write_array(list(entries))
     return out.getvalue()
 
 
 def pending_rows_steps(
-    pieces: Iterable[list[PendingEntry]],
-    tail_of: Callable[[PendingEntry], bytes],
-    fields: int = 4,
+    pieces: Iterable[list[PendingEntry]], tail_of: Callable[[PendingEntry], bytes]
 ) -> Steps[list[bytes]]:
     """The array of :func:`pending_rows` in parts; each step writes one piece of the entries."""
     written = [b""]
@@ -92,7 +90,7 @@ def pending_rows_steps(
     for piece in pieces:
         total += len(piece)
         out = BytesWriter()
-        RowWriter(out, tail_of, fields).write(piece)
+        RowWriter(out, tail_of).write(piece)
         written.append(out.getvalue())
         yield
     written[0] = array_header(total)
