@@ -147,7 +147,8 @@ class ServerProcess:
             except subprocess.TimeoutExpired:
                 continue
             raise ServerFailed(f"{self.name} ended with status {status}\n{self.log_tail()}")
-        raise ServerFailed(f"{self.name} did not answer in {self.ready_seconds} s\n{self.log_tail()}")
+        seconds = self.ready_seconds
+        raise ServerFailed(f"{self.name} did not answer in {seconds} s\n{self.log_tail()}")
 
     @staticmethod
     def _answers(client: RespClient, pid: int) -> bool:

@@ -14,7 +14,8 @@ I-10 after a group was read to its end, every entry was delivered there, acknowl
 I-11 an entry that counts as acknowledged was acknowledged by a client, under a live creation; with
      ``acks all`` every acknowledged entry counts as such
 I-12 a group's lag is the number of entries that further reads would return
-I-13 the pending entries of a group are those of its consumers, and none of them is acknowledged
+I-13 the pending entries of a group are those of its consumers, and none is acknowledged, except
+     deleted ones
 I-14 a restart restores all data, local data included
 I-15 a snapshot with the log after it gives the same data as the log alone
 I-16 of two entries that regions accepted for one idempotent ID one stays
