@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import struct
 
@@ -9,6 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as sf
 
+from anabranch.spark.reading import readers
 from anabranch.spark.reading.losses import DataLossError
 from tests.spark.reading import (
     base_of,
@@ -321,3 +323,13 @@ def test_failures_say_what_to_do(spark, ours, options, text):
     with pytest.raises(PySparkException, match=text) as caught:
         batch(spark, ours, **options).collect()
     assert "secret" not in str(caught.value)
+
+
+def test_collections_of_a_worker_leave_out_what_it_has_imported(server, monkeypatch):
+    frozen = []
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(gc.isenabled()))
+    fill(server, "s", 10)
+    options = {"url": url(server), "subscribe": "s"}
+    readers._leave_imports_alone.cache_clear()
+    assert planned_and_read(options) == planned_and_read(options) == list(range(10))
+    assert frozen == [True]

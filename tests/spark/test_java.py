@@ -199,9 +199,13 @@ def started_with(home, spark, monkeypatch, *, local=True):
 
 def test_only_a_driver_that_runs_the_tasks_itself_is_tuned(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    checks = "-Darrow.enable_unsafe_memory_access="
-    assert f"{checks}true" in started_with(tmp_path, tmp_path, monkeypatch)
-    assert checks not in started_with(tmp_path, tmp_path, monkeypatch, local=False)
+    checks, regions = "-Darrow.enable_unsafe_memory_access=", "-XX:G1HeapRegionSize="
+    tuned = started_with(tmp_path, tmp_path, monkeypatch)
+    assert f"{checks}true" in tuned
+    assert f"{regions}8m" in tuned
+    untuned = started_with(tmp_path, tmp_path, monkeypatch, local=False)
+    assert checks not in untuned
+    assert regions not in untuned
     own = {"spark.driver.extraJavaOptions": f"{checks}false"}
     found = dict(sessions._settings(own, local=True))["spark.driver.extraJavaOptions"]
     assert found.endswith(f"{checks}false")  # Java takes the last one

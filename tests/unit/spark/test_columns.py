@@ -180,6 +180,11 @@ def test_a_field_with_a_reserved_name_is_read_through_a_mapping():
     assert projection.batch(entries([(b"id", b"u1")]), "s", "").to_pylist() == [{"user": "u1"}]
 
 
+def test_a_field_with_the_name_of_a_reserved_column_in_capitals_is_read_through_a_mapping():
+    projection = Projection(pa.schema([("ID", pa.string())]), field_mapping={"ID": "ID"})
+    assert projection.batch(entries([(b"ID", b"u1")]), "s", "").to_pylist() == [{"ID": "u1"}]
+
+
 def test_batches_are_cut_by_size_and_lose_nothing():
     found = entries(*([(b"x", b"%d" % at * 50)] for at in range(100)))
     projection = Projection(pa.schema([("x", pa.string())]))
@@ -197,7 +202,13 @@ def test_batches_are_cut_by_size_and_lose_nothing():
         ([("fields", pa.string())], {}, "fieldMapping"),
         ([("m", pa.map_(pa.string(), pa.string()))], {}, "from_json"),
         ([("bad", pa.int32())], {"corrupt_column": "bad"}, "make it string"),
-        ([("a", pa.string())], {"field_mapping": {"b": "c"}}, "schema lacks"),
+        ([("a", pa.string())], {"field_mapping": {"b": "c"}}, "column b, which the schema lacks"),
+        ([("id", pa.string())], {"field_mapping": {"id": "a"}}, "column id, .*no "),
+        ([("x", pa.string())], {"field_mapping": {"x": "a"}, "corrupt_column": "x"}, "column x, "),
+        ([("a", pa.string()), ("b", pa.int8()), ("a", pa.int8())], {}, "two columns a"),
+        ([("TS", UTC)], {}, 'not ts, .*"TS": "TS"'),
+        ([("_Change_Type", pa.string())], {}, "lower case"),
+        ([], {}, "no column"),
     ],
 )
 def test_schemas_that_cannot_be_filled_are_refused(schema, settings, text):

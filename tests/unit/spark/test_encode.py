@@ -12,6 +12,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pyspark.sql.types import (
+    ArrayType,
+    DayTimeIntervalType,
+    LongType,
+    StructType,
+    TimeType,
+    VariantType,
+    YearMonthIntervalType,
+)
 
 from anabranch.spark.options import ServerOptions, WriteOptions
 from anabranch.spark.writing.encode import (
@@ -22,6 +31,7 @@ from anabranch.spark.writing.encode import (
     runs_by_stream,
 )
 from anabranch.spark.writing.layout import EncodeError, Layout
+from anabranch.spark.writing.plan import Plan
 
 PAIRS = pa.list_(pa.struct([("field", pa.binary()), ("value", pa.binary())]))
 
@@ -292,3 +302,20 @@ def test_ids_and_lanes_must_be_there() -> None:
     with pytest.raises(EncodeError, match="column id is NULL in a row; laneColumn needs a value"):
         encoded(columns, lane_column="id")
     assert encoded({"id": pa.array([""])}, lane_column="id").lanes == pa.array([b""])
+
+
+@pytest.mark.parametrize(
+    ("kind", "remedy"),
+    [
+        (ArrayType(LongType()), "array<bigint>.* use to_json"),
+        (StructType(), "to_json"),
+        (VariantType(), "to_json"),
+        (TimeType(), "or cast it"),
+        (YearMonthIntervalType(), "or cast it"),
+        (DayTimeIntervalType(), "interval day to second.* or cast it"),
+    ],
+)
+def test_columns_without_a_text_form_are_refused_before_the_first_row(kind, remedy):
+    schema = StructType().add("n", LongType()).add("x", kind)
+    with pytest.raises(EncodeError, match=f"column x is .*{remedy}"):
+        Plan.of({"stream": "s"}, schema)

@@ -14,6 +14,7 @@ import pyzstd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch.spark.decoding import wire_entries
 from anabranch.spark.decoding.exports import MalformedReply, parse_export
 from anabranch.spark.decoding.pages import ParsedEntries
 from anabranch.spark.decoding.wire_entries import WireEntries
@@ -169,9 +170,9 @@ def test_damage_in_one_of_thousands_of_fields_is_found():
 
 def test_fields_behind_the_wanted_ones_cost_nothing(monkeypatch):
     steps = []
-    names = WireEntries._names
+    step = WireEntries._next_fields
     monkeypatch.setattr(
-        WireEntries, "_names", lambda self, at: steps.append(len(at)) or names(self, at)
+        WireEntries, "_next_fields", lambda self, at: steps.append(len(at)) or step(self, at)
     )
     rows = [[(b"f%d" % each, b"%d" % at) for each in range(5_000)] for at in range(40)]
     rows[7].insert(1, (b"g", b"7"))
@@ -179,6 +180,39 @@ def test_fields_behind_the_wanted_ones_cost_nothing(monkeypatch):
     found = block.values([b"f2", b"f0"])
     assert [each.to_pylist() for each in found] == [[b"%d" % at for at in range(40)]] * 2
     assert steps == [40, 40, 40, 1]
+
+
+def decoded(whole):
+    """All fields, or None where the reply is damaged."""
+    try:
+        return lossless(WireEntries(parse_export(whole)))
+    except MalformedReply:
+        return None
+
+
+@pytest.mark.parametrize("size", [5, 12, 105])
+def test_alike_entries_with_any_damage_are_read_as_those_that_differ(monkeypatch, size):
+    rows = [[(b"sensor", b"v" * size), (b"t", b"1")] for _ in range(2)]
+    whole = whole_of(rows)
+    begin = whole.index(b"*2\r\n")
+    damaged = [
+        whole[:at] + byte + whole[at + 1 :]
+        for at in range(begin, len(whole))
+        for byte in (b"0", b"9", b"\r", b"$", bytes([whole[at] ^ 0x10]))
+        if whole[at : at + 1] != b"v"
+    ]
+    assert decoded(whole) == rows
+    found = list(map(decoded, damaged))
+    monkeypatch.setattr(wire_entries, "_TEXT_MAX", 0)  # then each number is read by itself
+    assert found == list(map(decoded, damaged))
+
+
+def test_what_is_no_digit_is_no_size_beside_one():
+    rows = [[(b"sensor", b"123456789"), (b"t", b"11")] for _ in range(2)]
+    before, separator, after = whole_of(rows).rpartition(b"$9\r\n123456789\r\n$1\r\nt\r\n$2\r\n11")
+    assert separator
+    assert decoded(before + separator + after) == rows
+    assert decoded(before + b"$:\r\n1234567890\r\n$1\r\nt\r\n$1\r\n1" + after) is None
 
 
 @pytest.mark.parametrize("shapes", [1, 65])

@@ -28,10 +28,6 @@ _TRIMMED: Final = r"[\x00-\x20\x7f]*"
 _TRIMMED_NUMBER: Final = r"[\x00-\x20]*"  # around a floating-point number or a decimal
 
 
-def _always(_values: pa.Array, _kind: pa.DataType) -> bool:
-    return True
-
-
 def _lack(values: pa.Array, letters: bytes) -> bool:
     """Whether none of these bytes is in any value: one look at the buffer of all is quick."""
     data = values.buffers()[2]
@@ -43,10 +39,6 @@ def _plain(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return values.cast(pa.string()).cast(kind)
 
 
-def _nothing(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    return pa.nulls(len(values), kind)
-
-
 @dataclass(frozen=True)
 class _Caster:
     """How values of one type are read; `odd` gets what does not match `shape`."""
@@ -54,7 +46,7 @@ class _Caster:
     shape: Callable[[pa.Array, pa.DataType], str]
     odd: Callable[[pa.Array, pa.DataType], pa.Array]
     plain: Callable[[pa.Array, pa.DataType], pa.Array] = _plain
-    direct: Callable[[pa.Array, pa.DataType], bool] = _always  # whether `plain` is right for all
+    direct: Callable[[pa.Array, pa.DataType], bool] | None = None  # whether `plain` is for all
 
 
 def can_cast(kind: pa.DataType) -> bool:
@@ -67,7 +59,7 @@ def cast(values: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Any]:
     caster = _caster(kind)
     assert caster is not None
     try:
-        if caster.direct(values, kind):
+        if caster.direct is None or caster.direct(values, kind):
             return caster.plain(values, kind), None
     except pa.ArrowInvalid:
         pass
@@ -380,7 +372,9 @@ def _offset(zone: zoneinfo.ZoneInfo, seconds: int) -> int:
 
 _INTEGER_DIGITS: Final = {8: 2, 16: 4, 32: 9, 64: 18}
 _TEXTS: Final = _Caster(
-    lambda _values, _kind: _UTF8, _nothing, lambda values, kind: values.cast(kind)
+    lambda _values, _kind: _UTF8,
+    lambda values, kind: pa.nulls(len(values), kind),
+    lambda values, kind: values.cast(kind),
 )
 _TRUTHS: Final = _Caster(lambda _values, _kind: "(?i)^(?:true|false|0|1)$", _odd_truths)
 _INTEGERS: Final = _Caster(

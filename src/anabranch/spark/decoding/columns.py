@@ -87,11 +87,29 @@ class Projection:
                     f"column {column.name} cannot be of type {column.type}: read it as string and "
                     "convert it in Spark (from_json, cast)"
                 )
-        unknown = set(self.field_mapping) - {each.name for each in self.schema}
-        if unknown:
-            raise ColumnError(f"fieldMapping names columns that the schema lacks: {unknown}")
+        self._check_names()
         if self.changes:
             self._check_removals()
+
+    def _check_names(self) -> None:
+        names = self.schema.names
+        if not names:
+            raise ColumnError("the schema has no column: name one, such as seq bigint")
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ColumnError(f"the schema has two columns {twice[0]}: give one another name")
+        if unknown := set(self.field_mapping) - {each.name for each in self.payload}:
+            raise ColumnError(
+                f"fieldMapping names column {min(unknown)}, which the schema lacks, or which no "
+                "field fills: add a column of another name for that field"
+            )
+        own = {*RESERVED, CHANGE, CORRUPT}
+        for name in names:
+            if name.lower() in own and name not in {*own, *self.field_mapping, self.corrupt_column}:
+                raise ColumnError(
+                    f"column {name} is not {name.lower()}, to which Spark's queries would take it: "
+                    f'write it in lower case, or with fieldMapping={{"{name}": "{name}"}} if '
+                    "you want the field of that name"
+                )
 
     @classmethod
     def of(cls, schema: pa.Schema, options: ReadOptions) -> Self:

@@ -169,7 +169,7 @@ class _Parser:
         self.begins: list[tuple[int, int]] = []
         self.rows = 0
         self._chunks: dict[tuple[int, int, int], _Chunks] = {}
-        self._nodes: list[tuple[int, ...]] = []  # chunk, row, entries, first position, begin, end
+        self._nodes: list[int] = []  # of each: chunk, row, entries, first position, begin, end
         self._pieces: list[bytes | memoryview] = []
         self._joined = 0
 
@@ -186,8 +186,8 @@ class _Parser:
             size = len(node)
             if size < _NODE_HEAD.itemsize:
                 raise MalformedReply(_DISAGREE)
-            place = self._joined, self._joined + size
-            self._nodes.append((len(self.begins), self.rows, count, first, *place))
+            end = self._joined + size
+            self._nodes += (len(self.begins), self.rows, count, first, self._joined, end)
             self._pieces.append(node)
         else:
             kind = form, width, flags
@@ -215,22 +215,23 @@ class _Parser:
         groups: list[_Chunks | _Nodes] = [*self._chunks.values()]
         if not self._nodes:
             return groups
-        nodes = np.array(self._nodes, np.int64)
+        nodes = np.array(self._nodes, np.int64).reshape(-1, 6)
         heads = _taken(data, nodes[:, 4], _NODE_HEAD.itemsize).view(_NODE_HEAD)[:, 0]
-        if (heads["count"] != nodes[:, 2]).any():
+        codes = heads["code"]
+        if (heads["count"] != nodes[:, 2]).any() or not np.isin(codes, [*_SIZES, _COLUMNS]).all():
             raise MalformedReply(_DISAGREE)
         forms: dict[tuple[int, int, int, bytes], list[int]] = {}
-        kinds = (heads[name].tolist() for name in ("count", "code", "written"))
-        for number, (count, code, written) in enumerate(zip(*kinds, strict=True)):
-            schema = b""
-            if code == _COLUMNS:
-                at = self._nodes[number][4] + _NODE_HEAD.itemsize + count * written.bit_count()
-                if count > _COLUMNS_MAX:
-                    raise MalformedReply(_DISAGREE)
-                schema = data[at : at + _SHORT.size + _SHORT.unpack_from(data, at)[0]]
-            elif code not in _SIZES:
+        kinds = nodes[:, 2] << 16 | codes.astype(np.int64) << 8 | heads["written"]
+        for kind in np.unique(kinds[codes != _COLUMNS]).tolist():
+            form = kind >> 16, kind >> 8 & 0xFF, kind & 0xFF, b""
+            forms[form] = np.flatnonzero(kinds == kind).tolist()
+        for number in np.flatnonzero(codes == _COLUMNS).tolist():
+            count, written = int(nodes[number, 2]), int(heads["written"][number])
+            at = int(nodes[number, 4]) + _NODE_HEAD.itemsize + count * written.bit_count()
+            if count > _COLUMNS_MAX:
                 raise MalformedReply(_DISAGREE)
-            forms.setdefault((count, code, written, schema), []).append(number)
+            schema = data[at : at + _SHORT.size + _SHORT.unpack_from(data, at)[0]]
+            forms.setdefault((count, _COLUMNS, written, schema), []).append(number)
         groups += [_Nodes(data, form, nodes[some], heads[some]) for form, some in forms.items()]
         return groups
 

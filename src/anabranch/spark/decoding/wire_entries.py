@@ -34,12 +34,10 @@ _MIXED_STEP_US: Final = 300.0  # if not
 _PARSED_US: Final = 40.0  # an entry
 _PARSED_FIELD_US: Final = 0.15
 
-_DIGITS: Final = rb"([0-9]+)"
 _NUMBER: Final = re.compile(rb"[0-9]{1,10}(?=\r\n)")
 _SIZE: Final = re.compile(rb"\r\n\$([0-9]{1,10})\r\n")
-_HEAD: Final = re.compile(rb"\*2\r\n\$([0-9]{1,10})\r\n")
-_BEGIN: Final = b"*2\r\n$"
-_NAME_MAX: Final = 64
+_BEFORE_VALUE: Final = b"\r\n$"
+_TEXT_MAX: Final = 80  # of a name with what is around it
 _BYTES_MAX: Final = 2**31 - 64  # Arrow's binary arrays have 32-bit offsets
 _CRLF: Final = b"\r\n"
 _WORD: Final = 8
@@ -153,25 +151,18 @@ class WireEntries:
             for rank, (name, span) in enumerate(zip(names, spans, strict=True)):
                 yield _Fields(rows, rank, [name], 0, *span)
 
-    def _fragment_rows(self) -> Ints:
-        """The entries that are fragments."""
-        is_fragment = np.ones(len(self), np.bool_)
-        for rows, *_ in self._tables:
-            is_fragment[rows] = False
-        return np.flatnonzero(is_fragment)
-
-    def _starts(self) -> Ints:
-        """Where each fragment begins."""
-        starts = np.concatenate(([0], self._export.ends[:-1]))
-        starts[self._export.first_rows] = self._export.begins
-        return starts
-
     def _walk(self, found: _FirstValues | None = None) -> Iterator[_Fields]:
         """The fields of all fragments; without the rest of those that `found` has all of."""
-        rows = self._fragment_rows()
+        is_fragment = np.ones(len(self), np.bool_)
+        for some, *_ in self._tables:
+            is_fragment[some] = False
+        rows = np.flatnonzero(is_fragment)
         if not len(rows):
             return
-        words, at = self._number(self._id_spans(rows)[1], b"\r\n*")
+        starts = np.concatenate(([0], self._export.ends[:-1]))
+        starts[self._export.first_rows] = self._export.begins
+        length, at = self._number(starts[rows], b"*2\r\n$")  # of the ID
+        words, at = self._number(at + length, b"\r\n*")
         if (words & 1).any():
             raise MalformedReply("an entry has a field without a value")
         at -= len(_CRLF)
@@ -185,40 +176,41 @@ class WireEntries:
                 raise MalformedReply("an entry does not end where it should")
             over = ended if found is None else ended | found.has_all(rows)
             if over.all():
-                self._expect(at, _CRLF)
+                self._expect_line_end(at)
                 return
             if over.any():
-                self._expect(at[over], _CRLF)
+                self._expect_line_end(at[over])
                 rows, at, left, last = (each[~over] for each in (rows, at, left, last))
             if step >= _STEPS:
                 parsed_us = len(rows) * _PARSED_US + int((left - step).sum()) * _PARSED_FIELD_US
                 if parsed_us < (int(left.max()) - step) * step_us:
                     yield self._parse(rows, step, at, last, left - step)
                     return
-            names, codes, name_end = self._names(at)
+            names, codes, begins, at = self._next_fields(at)
             step_us = _STEP_US if isinstance(codes, int) else _MIXED_STEP_US
-            length, begins = self._number(name_end, b"\r\n$")
-            at = begins + length
             yield _Fields(rows, step, names, codes, begins, at)
             step += 1
 
-    def _names(self, at: Ints) -> tuple[list[bytes], npt.NDArray[np.int32] | int, Ints]:
-        """The different names at these places, which one is where, and where each ends."""
+    def _next_fields(self, at: Ints) -> tuple[list[bytes], npt.NDArray[np.int32] | int, Ints, Ints]:
+        """The fields at these places: different names, which one is where, and of values the ends.
+
+        Where a value ends the next field is.
+        """
+        # Usually all have the same name, and values have lengths of equally many digits.
         first = _SIZE.match(self._data, int(at[0]))
         name_end = first.end() + int(first[1]) if first else 0
-        text = self._data[int(at[0]) : name_end]
-        # Usually all have the same name. A long name is not fetched from entries that may lack it,
-        # because such an entry may end before.
-        is_near = int(at[-1]) + len(text) + _WORD <= len(self._data)
-        if first and len(text) <= _NAME_MAX and is_near and self._equal(at, text).all():
-            return [self._data[first.end() : name_end]], 0, at + len(text)
-        length, begins = self._number(at, b"\r\n$")
-        ends = begins + length
-        self._within(ends, _WORD)
-        coded = self._gather(begins, ends).dictionary_encode()
+        text = self._data[int(at[0]) : name_end] + _BEFORE_VALUE
+        if first and len(text) <= _TEXT_MAX and (found := self._number_after(at, text)):
+            length, begins = found
+            return [self._data[first.end() : name_end]], 0, begins, begins + length
+        length, begins = self._number(at, _BEFORE_VALUE)
+        name_ends = begins + length
+        self._within(name_ends, _WORD)
+        coded = self._gather(begins, name_ends).dictionary_encode()
         # Arrow's own way to numpy imports pandas.
         codes = np.frombuffer(coded.indices.buffers()[1], np.int32, len(at))
-        return coded.dictionary.to_pylist(), codes, ends
+        length, begins = self._number(name_ends, _BEFORE_VALUE)
+        return coded.dictionary.to_pylist(), codes, begins, begins + length
 
     def _parse(self, rows: Ints, rank: int, at: Ints, last: Ints, counts: Ints) -> _Fields:
         """The rest of the fields of some entries, by hiredis.
@@ -244,86 +236,73 @@ class WireEntries:
         begins, known = (ends - sizes)[1::2], names.dictionary.to_pylist()
         return _Fields(np.repeat(rows, counts), ranks, known, codes, begins, ends[1::2])
 
-    def _id_spans(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Where the ID of each of these fragments begins and ends."""
-        starts = self._starts()[rows]
-        first = _HEAD.match(self._data, int(starts[0]))
-        if first and self._equal(starts, first[0]).all():  # IDs are equally long
-            begins = starts + len(first[0])
-            return begins, begins + int(first[1])
-        self._expect(starts, _BEGIN)
-        length, begins = self._number(starts + len(_BEGIN) - 1, b"$")
-        return begins, begins + length
-
-    def _equal(self, at: Ints, text: bytes) -> npt.NDArray[np.bool_]:
-        """Where a text is."""
-        width = -(-len(text) // _WORD)
-        self._within(at, width * _WORD)
-        same = np.ones(len(at), np.bool_)
-        if width and len(at):
-            # All bytes of a place are fetched at once: the access costs most, not the length.
-            found = self._at_each(f"V{width * _WORD}")[at].view("<u8").reshape(len(at), width)
-            for place in range(width):
-                some = text[place * _WORD : (place + 1) * _WORD]
-                found_here = found[:, place]
-                if len(some) < _WORD:
-                    found_here = found_here & _LOW[len(some)]
-                same &= found_here == _word(some)
-        return same
-
-    def _expect(self, at: Ints, text: bytes) -> None:
-        """Check that a text is at every place."""
-        if not self._equal(at, text).all():
+    def _expect_line_end(self, at: Ints) -> None:
+        """Check that CR LF is at every place."""
+        self._within(at, _WORD)
+        if ((self._words[at] & _LOW[len(_CRLF)]) != _word(_CRLF)).any():
             raise MalformedReply("an entry is not in the form it should be")
 
-    def _number(self, at: Ints, before: bytes) -> tuple[Ints, Ints]:
-        """Decimal digits between a short text and CR LF, and the places behind.
+    def _number_after(self, at: Ints, text: bytes) -> tuple[Ints, Ints] | None:
+        """Numbers that stand behind a text with CR LF behind them, and the places behind that.
 
-        Usually one word contains all digits, and the numbers are equal, or equally long.
+        None unless all places have that text, and numbers of equally many digits.
         """
+        digits = _NUMBER.match(self._data, int(at[0]) + len(text))
+        if not digits:
+            return None
+        size = len(digits[0])
+        whole = text + b"0" * size + _CRLF
+        width = -(-len(whole) // _WORD)
+        if int(at.max()) + width * _WORD > len(self._data):
+            return None
+        # All bytes of a place are fetched at once: the access costs most, not the length.
+        found = self._at_each(f"V{width * _WORD}")[at].view("<u8").reshape(len(at), width)
+        found ^= np.frombuffer(whole.ljust(width * _WORD, b"\0"), "<u8")
+        found[:, -1] &= _LOW[len(whole) - (width - 1) * _WORD]
+        number = np.zeros(len(at), np.uint64)
+        for place in range(len(text), len(text) + size):  # what differs may be digits
+            word, byte = divmod(place, _WORD)
+            digit = found[:, word] >> np.uint64(8 * byte) & _LOW[1]
+            if digit.max() > _NINE:
+                return None
+            found[:, word] ^= digit << np.uint64(8 * byte)
+            number = number * _TEN + digit if place > len(text) else digit
+        if found.any():
+            return None
+        return number.view(np.int64), at + len(whole)
+
+    def _number(self, at: Ints, before: bytes) -> tuple[Ints, Ints]:
+        """Decimal digits between a short text and CR LF, and the places behind."""
+        if alike := self._number_after(at, before):
+            return alike
         self._within(at, _WORD)
         words = self._words[at]
-        if first := re.match(re.escape(before) + _DIGITS + _CRLF, words[:1].tobytes()):
-            text = first[0]
-            if ((words & _LOW[len(text)]) == _word(text)).all():
-                return np.full(len(at), int(first[1])), at + len(text)
         if ((words & _LOW[len(before)]) != _word(before)).any():
             raise MalformedReply("an entry is not in the form it should be")
         words >>= np.uint64(8 * len(before))
         number = np.zeros(len(at), np.uint64)
-        alike = True  # as long as all numbers have the same number of digits
         size = np.zeros(len(at), np.int64)
-        for place in range(1, _WORD - len(before) + 1):
+        for place in range(_WORD - len(before)):
             digit = (words & _LOW[1]) - _ZERO  # wraps: a byte that is no digit becomes large
-            digits = digit <= _NINE
-            alike = alike and bool(digits.all())
-            if not alike:
-                digits &= size == place - 1  # nothing else up to here
+            digits = (digit <= _NINE) & (size == place)  # nothing else up to here
             if not digits.any():
                 break
-            number = (
-                number * _TEN + digit if alike else np.where(digits, number * _TEN + digit, number)
-            )
+            number = np.where(digits, number * _TEN + digit, number)
             size += digits
             words >>= _BYTE
-            if alike and ((words & _LOW[2]) == _word(_CRLF)).all():
-                return number.view(np.int64), at + (len(before) + place + len(_CRLF))
         if not size.all():
             raise MalformedReply("an entry has a length without digits")
-        found, ends = number.view(np.int64), at + len(before) + size
+        numbers, ends = number.view(np.int64), at + len(before) + size
         if (long := size == _WORD - len(before)).any():  # or more digits
-            found[long], ends[long] = self._long_number(at[long] + len(before))
-        self._expect(ends, _CRLF)
-        return found, ends + len(_CRLF)
-
-    def _long_number(self, at: Ints) -> tuple[Ints, Ints]:
-        """Numbers of up to `_DIGITS_MAX` digits, and where they end."""
-        found = [_NUMBER.match(self._data, place) for place in at.tolist()]
-        if None in found:
-            raise MalformedReply("an entry has a length with too many digits")
-        spans = [(int(each[0]), each.end()) for each in found if each]
-        numbers, ends = np.array(spans, np.int64).T
-        return numbers, ends
+            found = [
+                _NUMBER.match(self._data, place) for place in (at[long] + len(before)).tolist()
+            ]
+            if None in found:
+                raise MalformedReply("an entry has a length with too many digits")
+            spans = [(int(each[0]), each.end()) for each in found if each]
+            numbers[long], ends[long] = np.array(spans, np.int64).T
+        self._expect_line_end(ends)
+        return numbers, ends + len(_CRLF)
 
     def _within(self, at: Ints, size: int) -> None:
         """Check that so many bytes follow each place."""

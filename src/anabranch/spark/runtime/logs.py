@@ -70,8 +70,5 @@ def _wish(options: ReadOptions) -> str:
     if options.starting_timestamp is not None:
         return f"startingTimestamp={options.starting_timestamp}"
     wanted = options.starting_offsets or "latest"
-    return (
-        "startingOffsets as given"
-        if wanted.lstrip().startswith("{")
-        else f"startingOffsets={wanted}"
-    )
+    is_json = wanted.lstrip().startswith("{")
+    return "startingOffsets as given" if is_json else f"startingOffsets={wanted}"

@@ -39,11 +39,9 @@ def in_rounds(
         return
     for at in range(0, len(items), size):
         some = items[at : at + size]
-        _register(spark, some, work)
+        # The function travels to executors with the items.
+        spark.udf.register(
+            _NAME, lambda number, some=some: json.dumps(work(some[number])), "string"
+        )
         rows = spark.range(0, len(some), 1, len(some)).selectExpr("id", f"{_NAME}(id) as said")
         yield from (json.loads(row.said) for row in sorted(rows.collect()))
-
-
-def _register(spark: SparkSession, items: Sequence[_Item], work: Callable[[_Item], Any]) -> None:
-    """Make the function of a round; it travels to executors with the items."""
-    spark.udf.register(_NAME, lambda number: json.dumps(work(items[number])), "string")

@@ -90,14 +90,15 @@ def _made(builder: SparkSession.Builder) -> SparkSession:
     return made
 
 
-_ARROW_UNCHECKED: Final = [
+_FOR_ARROW: Final = [
     "-Darrow.enable_unsafe_memory_access=true",
     "-Darrow.enable_null_check_for_get=false",
+    "-XX:G1HeapRegionSize=8m",
 ]
 """Switch off checks of Arrow: bounds and nulls of every value, which Spark checks before.
 
 Without both Java spends an eighth less on columns that come from Python. Iceberg does the same in
-every Spark it is used in.
+every Spark it is used in. In smaller regions each batch starts a mark of the whole heap by G1.
 """
 
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
@@ -125,7 +126,7 @@ def _settings(given: Mapping[str, str], *, local: bool) -> dict[str, str]:
         # Made by Spark when a table is first saved, and not in the current directory.
         warehouse = f"{tempfile.gettempdir()}/spark-warehouse-{os.getpid()}"
         settings["spark.sql.warehouse.dir"] = warehouse
-        words += _ARROW_UNCHECKED
+        words += _FOR_ARROW
     options = f"{java_options(words)} {given.get(_JAVA_OPTIONS, '')}".strip()
     return {**settings, **given, _JAVA_OPTIONS: options}
 

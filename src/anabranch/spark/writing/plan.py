@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from pyspark.sql.datasource import WriterCommitMessage
 
 from anabranch.spark.options import OptionError, WriteOptions
-from anabranch.spark.writing.layout import Layout
+from anabranch.spark.writing.layout import EncodeError, Layout
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+
+_NO_TEXT: Final = re.compile(r"(?:array|map|struct|variant|interval|time\()")
 
 
 @dataclass(frozen=True)
@@ -54,4 +58,11 @@ class Plan:
             )
         if options.stream is None and "stream" not in schema.names:
             raise OptionError("where to? Give option stream, or a column called stream")
-        return cls(options, Layout.of(schema.names, options), uuid.uuid4().hex)
+        layout = Layout.of(schema.names, options)
+        for name, _ in layout.payload:
+            kind = schema[name].dataType.simpleString()
+            if _NO_TEXT.match(kind):
+                raise EncodeError(
+                    f"column {name} is {kind}, which has no text form: use to_json, or cast it"
+                )
+        return cls(options, layout, uuid.uuid4().hex)
