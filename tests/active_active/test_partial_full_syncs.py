@@ -135,3 +135,22 @@ def test_what_came_with_a_whole_full_sync_is_passed_on_from_the_first_effect_on(
     one.join(two.whole_snapshot(), two)
     mesh.send(1, 3)
     assert three.do("XLEN", "k") == 1
+
+
+@pytest.mark.parametrize("value", [("SET", "a", "x"), ("SADD", "a", "x"), ("LPUSH", "a", "x")])
+def test_of_a_replaced_stream_it_has_where_its_logs_ended(value: tuple[str, ...]) -> None:
+    mesh = Mesh(2)
+    eu, us = mesh.nodes.values()
+    for _ in range(3):
+        us.do("XADD", "a", "*", "f", "v")
+    us.do("XTRIM", "a", "MAXLEN", 0)
+    mesh.settle()
+    eu.do("DEL", "a")
+    eu.do(*value)
+    us.do("XADD", "a", "*", "f", "concurrent")
+    assert in_one_go(eu.replica.last_effects.beyond(us.vector)) is not None
+    mesh.send_full_sync(1, 2)
+    mesh.settle()
+    for node in (eu, us):
+        facts = node.do("XINFO", "STREAM", "a")
+        assert facts[facts.index(b"entries-added") + 1] == 1

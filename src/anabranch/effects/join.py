@@ -17,9 +17,11 @@ from anabranch.effects.streams import (
     begun_stream,
     bind_by_state,
     free_groups,
+    go_on,
     known_stream,
     renew_producers,
 )
+from anabranch.keyspace.database import Database
 from anabranch.keyspace.displaced_tags import Side, join_displaced
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.last_effects import Place
@@ -111,7 +113,8 @@ class KeyspaceJoin:
             # What is joined is freed: all of it at once would take long.
             value = there.values.pop(key, None) or there.remembered.get(key)
             if value is not None or not self._partial:
-                self._join(db, key, None if value is None else _stream_in(self._ours, value))
+                theirs = None if value is None else _stream_in(self._ours, there, key, value)
+                self._join(db, key, theirs)
 
     def steps(self) -> Iterator[None]:
         """Join all keys that are left; yields after each."""
@@ -201,13 +204,16 @@ def _flushes_of(replica: Replica, db: int) -> dict[Dot, None]:
     return dict.fromkeys(dot for dot, which in replica.flushes.items() if which in (None, db))
 
 
-def _stream_in(ours: Keyspace, value: Value) -> Stream:
-    """A key of the other region as a stream; other values become the state of an empty one."""
+def _stream_in(ours: Keyspace, there: Database, key: bytes, value: Value) -> Stream:
+    """A key of the other region as a stream; other values become the state of an empty one.
+
+    Its logs end where those of the deleted stream did that such a value has replaced.
+    """
     if type(value) is Stream:
         return value
     stream = Stream.of_regions(ours.replica.own, *ours.replica.default_limits())
     stream.shared = value.shared
-    stream.recount()
+    go_on(there, key, stream)
     return stream
 
 
@@ -221,7 +227,7 @@ def take_key(ours: Keyspace, theirs: Keyspace, db: int, key: bytes) -> None:
     source = there.values.get(key) or there.remembered.get(key)
     fresh = Stream.of_regions(mine.own, *mine.default_limits())
     if source is not None:
-        join_streams(fresh, _stream_in(ours, source), {}, other.vector, ({}, {}))
+        join_streams(fresh, _stream_in(ours, there, key, source), {}, other.vector, ({}, {}))
     stream = begun_stream(ours, db, key)
     groups = dict(stream.groups)
     replace_shared(stream, fresh)

@@ -54,14 +54,14 @@ def begun_stream(keyspace: Keyspace, db: int, key: bytes) -> Stream:
         replica = keyspace.replica
         assert replica.own != ALONE
         stream = Stream.of_regions(replica.own, *replica.default_limits())
-        _go_on(keyspace, db, key, stream)
+        go_on(keyspace.databases[db], key, stream)
         keyspace.databases[db].remembered.add(key, stream)
     return stream
 
 
-def _go_on(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> None:
+def go_on(database: Database, key: bytes, stream: Stream) -> None:
     """Let the positions of a new stream begin where the former one of the key ended."""
-    for end in keyspace.databases[db].last_positions.of(key):
+    for end in database.last_positions.of(key):
         stream.log_of(end.replica_id).go_on(end.position, end.known_from, end.floor)
     stream.recount()
 
@@ -72,7 +72,7 @@ def stream_beside(keyspace: Keyspace, db: int, key: bytes, shared: Shared) -> St
     assert replica.own != ALONE
     stream = Stream.of_regions(replica.own, *replica.default_limits())
     stream.shared = shared
-    _go_on(keyspace, db, key, stream)
+    go_on(keyspace.databases[db], key, stream)
     stream.renew_producers(*replica.default_limits())
     return stream
 

@@ -15,7 +15,7 @@ server may remember a little more, or for longer, than before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import merge
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -251,6 +251,11 @@ class LastPositions:
             (run.ended_ms, run.table.chunks if run.rows is None else run.rows) for run in self._runs
         ]
         return [*runs, (0, self._open.copy())] if self._open else runs
+
+    def written_of(self, keys: Iterable[bytes]) -> list[tuple[int, Mapping[bytes, bytes]]]:
+        """The same of some keys."""
+        rows = {key: _encode(ends) for key in keys if (ends := self.of(key))}
+        return [(0, rows)] if rows else []
 
     def restore(self, ended_ms: int, rows: PackedRows) -> None:
         """Take rows of a run back: ascending ones if it has ended, or any."""

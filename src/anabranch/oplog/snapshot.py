@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -144,6 +144,13 @@ class Contents(Struct):
     entries: int = 0
 
 
+def _replaced(values: Mapping[bytes, Value]) -> list[bytes]:
+    """Keys that may have been streams, which not every member knows to be deleted."""
+    return [
+        key for key, each in values.items() if type(each) is not Stream and each.shared.tombstones
+    ]
+
+
 class _Taken:
     """One key with its value as it was when the snapshot began."""
 
@@ -217,9 +224,13 @@ class Snapshot:
             blank = Stream.of_regions(replica.own, *replica.default_limits())
             self._blank = FrozenStream(blank).head
         self._last_effects = replica.last_effects.packed() if keeps_last_effects else []
-        # Members that get some keys only were there when others were deleted
+        # Members that get some keys only were there when others were deleted. Of a stream that was
+        # deleted, and replaced by another value, they may not know it.
         self._last_positions = [
-            each.last_positions.written() if places is None else [] for each in databases
+            each.last_positions.written()
+            if places is None
+            else each.last_positions.written_of(_replaced(places.values[each.index]))
+            for each in databases
         ]
         self._deadlines = [dict(database.deadlines) for database in databases]
         self._users = list(keyspace.users.items())
