@@ -137,7 +137,7 @@ compile: $(COMPILED)/.built ## the compiled core that is tested; needs a C compi
 CORE_TESTS := $(addprefix tests/unit/,resp stream effects region replication oplog) \
   $(addprefix tests/unit/commands/test_,bulk.py bulk_rows.py garbage.py) \
   $(addprefix tests/differential/test_,differential.py small_values.py scripts.py) \
-  tests/fuzzing 'tests/active_active/test_histories.py::test_histories[101]'
+  tests/unit/test_zstd.py tests/fuzzing 'tests/active_active/test_histories.py::test_histories[101]'
 test-compiled: setup redis compile ## the tests of the core on compiled modules
 	@test ! -f $(COMPILED)/.built || { export PYTHONPATH=$(COMPILED)/core && \
 	  $(BIN)/anabranch version && \

@@ -57,7 +57,9 @@ def compressed_in_parts(parts: list[bytes], level: int) -> bytes:
     # Only so does the frame announce a length. Python's own module has the method as a public one.
     compressor._set_pledged_input_size(sum(map(len, parts)))  # noqa: SLF001
     try:
-        return b"".join([*map(compressor.compress, parts), compressor.flush()])
+        frame = [compressor.compress(part) for part in parts]
+        frame.append(compressor.flush())
+        return b"".join(frame)
     except ZstdError as problem:
         raise MemoryError(str(problem)) from None
 
