@@ -169,6 +169,7 @@ class Server:
                         return True
                 self._loaded()
             except Exception as problem:  # of the files or of the configuration: see above
+                self.region.begin_loading()  # if it had ended: nobody is served without a log
                 finished.set_exception(problem)
             else:
                 finished.set_result(None)

@@ -99,6 +99,7 @@ class _Pressed:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_in_a_destructor_waits_for_a_pause(number: int) -> None:
+    was = signal.signal(number, signal.default_int_handler)  # under nohup SIGHUP is ignored
     before = signal.getsignal(number)
     with undisturbed():
         _Pressed(number)
@@ -109,6 +110,7 @@ def test_an_interrupt_in_a_destructor_waits_for_a_pause(number: int) -> None:
                 pause(60)
         pause(0)
     assert signal.getsignal(number) is before
+    signal.signal(number, was)
 
 
 def test_an_interrupt_ends_a_pause_that_has_begun() -> None:

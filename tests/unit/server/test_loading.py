@@ -278,6 +278,15 @@ async def test_damage_refuses_the_start_and_clients_are_cut_off(tmp_path: Path) 
         assert await wire.call("PING") == LOADING, "the data never come"
 
 
+async def test_nobody_is_served_when_the_log_cannot_begin_behind_the_data(tmp_path: Path) -> None:
+    words = ("--region-id", "3", "--gossip-port", str(free_port()))
+    async with listening(tmp_path, *words) as server:
+        wire = connect(server)
+        with pytest.raises(ConfigError, match="belongs to no cluster"):
+            await server.load()
+        assert await wire.call_all(["PING", "XADD s * f v"]) == [LOADING, LOADING]
+
+
 async def test_a_directory_in_use_is_refused_before_anybody_is_let_in(tmp_path: Path) -> None:
     async with listening(tmp_path):
         with pytest.raises(ConfigError, match="another server"):
