@@ -553,6 +553,7 @@ class OrderedRun:
         if first is not None:
             others = [each for each in self._others(first) if each in self.pending]
             others += self._delayed_ghosts(first)
+            others += [first] if self._is_owned(first) else []  # the group was set back behind it
             is_first = not others and not got_some
             require(not is_first, "waits", f"{first} is new, and waits for nobody")
             waiting = sum(seen.consumer is None for seen in self.pending.values())
