@@ -369,6 +369,15 @@ def test_deleted_poison_that_had_waited_stops_nothing() -> None:
     assert w.halted() == []
 
 
+def test_poison_behind_deleted_poison_is_listed_before_anybody_reads() -> None:
+    w = Keyed("on-poison halt", entries="1a 2a 3a")
+    w.read()
+    w.run("XNACK s g FATAL IDS 2 2-0 3-0", "XTRIM s MAXLEN 1", "XACK s g 1-0")
+    assert "3-0" in str(w.halted())
+    assert w.run("AB.SKIP s g a") == 1
+    assert w.halted() == []
+
+
 def test_what_nobody_orders_stops_nothing() -> None:
     w = Keyed(HALT, entries="1 2a 3")
     w.read("COUNT 1")

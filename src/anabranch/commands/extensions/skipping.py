@@ -41,7 +41,7 @@ def _in_order(ctx: Context, key: bytes, name: bytes) -> tuple[Stream, Group, Pol
     order = policed.order
     while gone := [
         each
-        for each in policed.ripe
+        for each in (*policed.ripe, *filter(policed.halted.__contains__, order.suspects))
         if each.consumer is None and stream.find_pending(group, each) is None
     ]:
         order.deleted(gone)  # what they had before them may have stopped its key
