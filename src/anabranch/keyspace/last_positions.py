@@ -253,7 +253,7 @@ class LastPositions:
         return [*runs, (0, self._open.copy())] if self._open else runs
 
     def written_of(self, keys: Iterable[bytes]) -> list[tuple[int, Mapping[bytes, bytes]]]:
-        """The same of some keys."""
+        """The rows of some keys as one run that has not ended, in the form of :meth:`written`."""
         rows = {key: _encode(ends) for key in keys if (ends := self.of(key))}
         return [(0, rows)] if rows else []
 
