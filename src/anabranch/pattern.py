@@ -55,6 +55,18 @@ def compile_glob(pattern: bytes, *, ignore_case: bool = False) -> Matcher:
     return _Pieces(_pieces(pattern, ignore_case)).matches
 
 
+def covers(pattern: bytes, other: bytes) -> bool:
+    """Whether a pattern matches all that another one matches, as far as is seen at once.
+
+    It does if both are the same, or if it is some plain bytes and a star, and the other one begins
+    with these bytes.
+    """
+    start, star = pattern[:-1], pattern[-1:]
+    if star != b"*" or not _WILD.isdisjoint(start):
+        return pattern == other
+    return other.startswith(start) and other != b""  # a star does not match the empty string
+
+
 # -- reading a pattern ----------------------------------------------------------------------------
 
 

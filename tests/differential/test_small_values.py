@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from itertools import zip_longest
+from itertools import product, zip_longest
 from typing import Any
 
 import pytest
@@ -29,6 +29,10 @@ FLOATS = [
     *(b"123456789.123456789", b"1e17", b"1e4931", b"1e5000", b"-1e5000", b"1e-5000", b"inf"),
     *(b"-inf", b"nan", b"", b" 1", b"1 ", b"x", b"0.30000000000000004", b"1e-4940", b"--1"),
     *(b"-0", b"1e", b"99999999999999999999.5", b"1e99999999999999999999", b"0e99999999999999"),
+]
+HEXADECIMAL = [
+    *(b"0x10", b"-0X.8P1", b"0x1.", b"0x", b"0x1p", b"0x1.fffffffffffffffff", b"0x1p16383"),
+    *(b"0x1p16384", b"0x1p-16445", b"0x1p-16446", b"0x0p99999999999", b"1e0000000000001"),
 ]
 TIMES = [b"1000000", b"0", b"-1", b"x", b"9223372036854775807", b"88888888"]
 READS_SET = {b"SMEMBERS", b"SINTER", b"SUNION", b"SDIFF"}
@@ -158,6 +162,20 @@ def test_a_region_gives_the_same_replies_and_makes_the_same_events(
     words = ("--region-id", "1", "--region-name", "eu", "--cluster-create", "yes")
     with AnabranchServer(extra=(*words, "--gossip-port", gossip_port)) as region:
         compare([region, servers[1]], 33, 2, COMMANDS // 4)
+
+
+def test_sums_of_all_pairs_of_numbers_are_equal(
+    servers: list[AnabranchServer | RedisServer],
+) -> None:
+    sent = [
+        command
+        for one, other in product(FLOATS + HEXADECIMAL, repeat=2)
+        for command in ((b"SET", b"k", one), (b"INCRBYFLOAT", b"k", other))
+    ]
+    with servers[0].client() as our_client, servers[1].client() as their_client:
+        ours, theirs = our_client.pipeline(sent), their_client.pipeline(sent)
+    for each, our_reply, their_reply in zip(sent, ours, theirs, strict=True):
+        assert our_reply == their_reply, each
 
 
 def compare(

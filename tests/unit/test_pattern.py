@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import CommandError
-from anabranch.pattern import _compile_short, _Pieces, _pieces, compile_glob
+from anabranch.pattern import _compile_short, _Pieces, _pieces, compile_glob, covers
 
 
 def _signed(char: int) -> int:
@@ -80,6 +80,22 @@ def test_a_pattern_matches_what_the_naive_matcher_matches(pattern: bytes, text: 
     expected = _naive(pattern, text)
     assert compile_glob(pattern)(text) == expected
     assert _Pieces(_pieces(pattern, False)).matches(text) == expected
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    start=st.lists(st.sampled_from([b"a", b"b", b"*", b"?", b"[ab]", b"\\"]), max_size=3).map(
+        b"".join
+    ),
+    other=patterns,
+    text=texts,
+)
+def test_what_a_covered_pattern_matches_the_other_one_matches_too(
+    start: bytes, other: bytes, text: bytes
+) -> None:
+    for pattern in (start, start + b"*"):
+        if covers(pattern, other) and _naive(other, text):
+            assert _naive(pattern, text)
 
 
 @settings(max_examples=300, deadline=None)

@@ -354,6 +354,24 @@ def test_what_a_rate_gives_back_needs_the_permissions_of_who_asked() -> None:
     assert len(letters(w)) == 5
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["ACL DELUSER ann", "ACL SETUSER ann -ab.redrive", "ACL SETUSER ann resetkeys ~s"],
+)
+def test_a_rate_ends_when_who_asked_may_not_ask_any_more(line: str) -> None:
+    w = with_dead_letters(5)
+    w.run("ACL SETUSER ann on nopass ~dead ~s +@all")
+    ann = w.connect()
+    w.run("AUTH ann x", session=ann)
+    w.run("AB.REDRIVE dead RATE 2/s", session=ann)
+    w.advance(500)
+    assert len(letters(w)) == 3
+    w.run(line, "ACL SETUSER ann on nopass" if "DEL" in line else "PING")
+    w.advance(500)
+    assert len(letters(w)) == 3
+    assert w.region.context.server.redrives == {}
+
+
 def test_a_rate_ends_with_the_dead_letter_stream_and_works_in_its_database() -> None:
     w = with_dead_letters(5)
     w.run("AB.REDRIVE dead RATE 2/s", "SELECT 1")

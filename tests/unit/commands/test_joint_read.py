@@ -12,7 +12,7 @@ import pytest
 
 from anabranch.commands.extensions import joint_read, reading
 from anabranch.keyspace import following
-from anabranch.keyspace.joint_cursor import JointCursor
+from anabranch.keyspace.joint_cursor import JointCursor, read_joint_cursor
 from anabranch.version import IS_COMPILED
 from tests.support.streams import BOTH_PROTOCOLS, WRONGTYPE, Streams
 
@@ -212,6 +212,24 @@ def test_a_pattern_shows_only_what_the_user_may_read(s: Streams) -> None:
     assert s.answer(waiting) == ""
     s.fill("mine:1", "2-0")
     assert "mine:1" in s.answer(waiting)
+
+
+@pytest.mark.parametrize("region_id", [0, 1])
+def test_a_cursor_names_no_stream_that_the_user_may_not_read(region_id: int) -> None:
+    s = Streams(region_id=region_id)
+    for key in ("mine:1", "yours:1"):
+        s.run(f"XADD {key} * f v")
+    s.run("ACL SETUSER u on nopass ~mine:* +@all")
+    session = s.connect()
+    s.run("AUTH u x", session=session)
+    for line in ("FROM 0", "FROM $", "NOTES FROM 0", "NOTES FROM $"):
+        cursor, _ = s.run(f"AB.READ {line} PATTERN *", session=session)
+        found = read_joint_cursor(cursor.encode())
+        for _ in range(2):
+            assert b"yours:1" not in {**found.rows, **(found.places or {})}
+            s.run("XADD mine:1 * f v")
+            cursor, _ = s.run(f"AB.READ NOTES FROM {cursor} PATTERN *", session=session)
+            found = read_joint_cursor(cursor.encode())
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,34 @@ def test_who_sets_a_policy_needs_the_key_and_the_category(s: Streams) -> None:
     s.run("AB.POLICY GET s", session=eve)
 
 
+@pytest.mark.parametrize(
+    ("rule", "pattern", "is_allowed"),
+    [
+        ("~a:?:z", "a:*:z", False),  # the text of the pattern is a key that the rule matches
+        ("~a:[!-~]", "a:*", False),
+        ("~a:*:z", "a:*", False),
+        ("~a:[*]", "a:*", False),
+        ("%R~a:*", "a:*", False),
+        ("~?*", "*", False),
+        ("~a:?:z", "a:?:z", True),
+        ("~a:*", "a:?:z", True),
+        ("~a:*", "a:", True),
+        ("~b ~a:*", "a:*", True),
+    ],
+)
+def test_who_sets_policies_of_a_pattern_may_write_all_keys_that_it_matches(
+    s: Streams, rule: str, pattern: str, is_allowed: bool
+) -> None:
+    s.run(f"ACL SETUSER ann on nopass {rule} +@all")
+    ann = s.connect()
+    s.run("AUTH ann x", session=ann)
+    for line in (f"SET PATTERN {pattern} max-length 1", f"DEL PATTERN {pattern}"):
+        if is_allowed:
+            s.run(f"AB.POLICY {line}", session=ann)
+        else:
+            assert s.fails(f"AB.POLICY {line}", session=ann).startswith("NOPERM")
+
+
 def test_a_policy_is_set_in_the_selected_database(s: Streams) -> None:
     s.run("AB.POLICY SET s redeliver first", "SELECT 1")
     assert row(s, "AB.POLICY GET s")["value"] == "claim"

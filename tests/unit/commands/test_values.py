@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from anabranch.effects import kinds
@@ -219,10 +221,43 @@ def test_blpop_times_out(h: Harness) -> None:
         ("nan", "ERR timeout is not a float or out of range"),
         ("1_0", "ERR timeout is not a float or out of range"),
         ("1e300", "ERR timeout is out of range"),
+        ("inf", "ERR timeout is out of range"),
+        ("-inf", "ERR timeout is negative"),
+        ("-0x1", "ERR timeout is negative"),
+        ("-0.0011", "ERR timeout is negative"),
     ],
 )
 def test_blpop_timeout_errors(h: Harness, timeout: str, text: str) -> None:
     assert h.error("BLPOP", "k", timeout) == text
+
+
+@pytest.mark.parametrize("timeout", ["-0.001", "-0x0", "-1e-5", "000000000000"])
+def test_a_timeout_that_rounds_up_to_zero_waits_for_ever(h: Harness, timeout: str) -> None:
+    waiting = h.connect()
+    assert h.raw("BLPOP", "k", timeout, session=waiting) == b""
+    h.advance(1_000_000_000)
+    assert waiting.waiter is not None
+
+
+@pytest.mark.parametrize("timeout", ["0x.4p-1", "0.1249", "12.5e-2"])
+def test_a_timeout_is_any_number_that_c_reads(h: Harness, timeout: str) -> None:
+    waiting = h.connect()
+    assert h.raw("BLPOP", "k", timeout, session=waiting) == b""
+    h.advance(124)
+    assert waiting.waiter is not None
+    h.advance(1)
+    assert waiting.waiter is None
+
+
+def test_what_is_no_number_is_refused_in_time_that_follows_its_length(h: Harness) -> None:
+    """With the square of the length the long ones take hours, and the others seconds."""
+    started = time.process_time()
+    for size in (100_000, 5_000):
+        for start in ("1", "1.1", "1e0", "0x1", "0x.1", "0x1p0"):
+            text = start + start[-1] * size + "x"
+            assert h.error("INCRBYFLOAT", "k", text) == "ERR value is not a valid float"
+            h.error("BLPOP", "k", text)
+    assert time.process_time() - started < 1
 
 
 def test_keys_somebody_blocks_on(h: Harness) -> None:

@@ -162,9 +162,10 @@ def _stand_at_end(ctx: Context, request: JointRequest) -> None:
     if request.options.notes and ctx.replica.vector:
         request.cursor.places = {}
     places = request.cursor.places
+    may_read = _may_read(ctx, request)
     for key in request.followed(ctx):
         value = ctx.lookup(key)
-        if type(value) is Stream:
+        if type(value) is Stream and may_read(key):  # a cursor shows the names that it has
             request.cursor.stand(key, applied(ctx, value))
             if places is not None:
                 places[key] = row_of(places_of(value, ctx.replica.vector))
@@ -211,13 +212,13 @@ def look(
     streams = _streams(ctx, request, names)
     if is_whole:
         _forget_others(ctx, request, streams)
+    may_read = _may_read(ctx, request)
     if options.notes and ctx.replica.vector and cursor.places is None:
         cursor.places = {
             key: row_of(places_of(stream, seen))
             for key, stream in streams
-            if (seen := cursor.seen(key))
+            if (seen := cursor.seen(key)) and may_read(key)
         }
-    may_read = _may_read(ctx, request)
     told = cursor.ended
     news: list[_News] = []
     for key, stream in streams:

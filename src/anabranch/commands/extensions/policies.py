@@ -39,9 +39,10 @@ _LEVEL: Final = 2
 
 
 def keys_of_policy(args: list[bytes]) -> list[tuple[int, str]]:
-    """The key, or the pattern: who sets one needs permission for a key of that name."""
-    at = 3 if len(args) > 2 and args[2].upper() == b"PATTERN" else 2
-    found = [(at, "RW update")] if at < len(args) else []
+    """The key, or the pattern: who sets one needs permission for all keys that it can match."""
+    is_pattern = len(args) > 2 and args[2].upper() == b"PATTERN"
+    at = 3 if is_pattern else 2
+    found = [(at, "RW update pattern" if is_pattern else "RW update")] if at < len(args) else []
     if args[1].lower() == b"set":  # the dead-letter stream is written to
         found += [
             (index + 1, "RW insert")

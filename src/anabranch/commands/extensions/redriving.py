@@ -149,8 +149,12 @@ class _Redrive:
 
     def go_on(self, ctx: Context) -> bool:
         """Give back what the rate allows until now; returns whether more is left."""
-        value = ctx.db.values.get(self._key)
+        value, user = ctx.db.values.get(self._key), self._user
         if type(value) is not Stream or self._options.rate is None:
+            return False
+        if user is not None and ctx.server.acl.users.get(user.name) is not user:
+            return False  # the user was deleted
+        if not _may_write(ctx, user, [b"AB.REDRIVE", self._key]):
             return False
         del self.skipped[:]
         count, unit_ms = self._options.rate

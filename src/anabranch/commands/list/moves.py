@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from math import ceil
 
 from anabranch.commands.generic.values import peek_as, write_as
@@ -17,22 +16,27 @@ from anabranch.resp.encode import bulk, null, null_array
 
 _TIMEOUT_NOT_FLOAT = "ERR timeout is not a float or out of range"
 _TIMEOUT_MAX_MS = (1 << 63) - 1
-_DECIMAL = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_USUAL_DIGITS = 9
 
 
 _ENDS = {b"LEFT": False, b"RIGHT": True}  # whether it is the tail
 
 
 def _timeout_ms(raw: bytes) -> int:
-    """A timeout in seconds with fractions; 0 waits for ever."""
-    if not _DECIMAL.fullmatch(raw):
+    """A timeout in seconds with fractions; 0 waits for ever, and so does what rounds up to 0."""
+    if raw.isdigit() and len(raw) <= _USUAL_DIGITS:
+        return int(raw) * 1000
+    from anabranch.commands.string import long_double  # noqa: PLC0415 - slow, rarely wanted
+
+    seconds = long_double.parse(raw)
+    if seconds is None:
         raise CommandError(_TIMEOUT_NOT_FLOAT)
-    seconds = float(raw)
-    if seconds < 0:
-        raise CommandError("ERR timeout is negative")
     if seconds * 1000 > _TIMEOUT_MAX_MS:
         raise CommandError("ERR timeout is out of range")
-    return ceil(seconds * 1000)
+    ms = -1 if seconds < -1 else ceil(long_double.rounded_of(seconds * 1000))
+    if ms < 0:
+        raise CommandError("ERR timeout is negative")
+    return ms
 
 
 def _is_list(value: Value | None) -> bool:

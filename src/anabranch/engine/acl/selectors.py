@@ -20,7 +20,7 @@ from anabranch.engine.absent import ABSENT_CONTAINERS, ABSENT_NAMES
 from anabranch.engine.spec import Command
 from anabranch.errors import AnabranchError
 from anabranch.metrics.holdings import NAME_BYTES, OBJECT_BYTES
-from anabranch.pattern import PATTERN_BYTES_MAX, Matcher, compile_glob, matcher_bytes
+from anabranch.pattern import PATTERN_BYTES_MAX, Matcher, compile_glob, covers, matcher_bytes
 
 # fmt: off
 CATEGORIES = (
@@ -390,10 +390,14 @@ class Selector:
         return words is not None and len(args) > 1 and args[1].lower() in words
 
     def allows_key(self, key: bytes, flags: str) -> bool:
-        """Whether a key may be used as the flags of its specification say."""
+        """Whether a key may be used as the flags of its specification say.
+
+        With the flag ``pattern`` it stands for all keys that it matches: a rule must cover it.
+        """
         needed = _needed(flags)
-        for _, uses, matches in self.key_patterns:
-            if uses & needed == needed and matches(key):
+        is_pattern = "pattern" in flags
+        for pattern, uses, matches in self.key_patterns:
+            if uses & needed == needed and (covers(pattern, key) if is_pattern else matches(key)):
                 return True
         return False
 
