@@ -255,20 +255,22 @@ class WireEntries:
         width = -(-len(whole) // _WORD)
         if int(at.max()) + width * _WORD > len(self._data):
             return None
-        # All bytes of a place are fetched at once: the access costs most, not the length.
+        compared = b"\xff" * len(text) + bytes(size) + b"\xff" * len(_CRLF)
+        expected, kept = (
+            np.frombuffer(some.ljust(width * _WORD, b"\0"), "<u8") for some in (whole, compared)
+        )
+        # All bytes of a place are fetched at once: the access costs most, not the length. What is
+        # computed is one word of all places, as numpy is slow at short rows.
         found = self._at_each(f"V{width * _WORD}")[at].view("<u8").reshape(len(at), width)
-        found ^= np.frombuffer(whole.ljust(width * _WORD, b"\0"), "<u8")
-        found[:, -1] &= _LOW[len(whole) - (width - 1) * _WORD]
+        words = [found[:, column] ^ expected[column] for column in range(width)]
+        if any((word & some).any() for word, some in zip(words, kept, strict=True)):
+            return None
         number = np.zeros(len(at), np.uint64)
-        for place in range(len(text), len(text) + size):  # what differs may be digits
-            word, byte = divmod(place, _WORD)
-            digit = found[:, word] >> np.uint64(8 * byte) & _LOW[1]
+        for place in range(len(text), len(text) + size):
+            digit = words[place // _WORD] >> np.uint64(8 * (place % _WORD)) & _LOW[1]
             if digit.max() > _NINE:
                 return None
-            found[:, word] ^= digit << np.uint64(8 * byte)
-            number = number * _TEN + digit if place > len(text) else digit
-        if found.any():
-            return None
+            number = number * _TEN + digit
         return number.view(np.int64), at + len(whole)
 
     def _number(self, at: Ints, before: bytes) -> tuple[Ints, Ints]:
