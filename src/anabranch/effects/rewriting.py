@@ -12,7 +12,6 @@ A block that a :class:`FrozenLog` shares never changes, so the same block means 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol, cast
 
@@ -21,7 +20,7 @@ from anabranch.effects.apply_stream import node_shares
 from anabranch.effects.streams import begun_stream
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.scheduling import Steps
-from anabranch.stream.block import Block, full_block
+from anabranch.stream.block import Block, block_index, full_block
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.frozen_log import FrozenLog
 from anabranch.stream.merge import merge_labelled
@@ -118,7 +117,7 @@ class Rewriting:
         for replica_id in self.source.ranked():
             frozen = FrozenLog(self.source.logs[replica_id])
             self._frozen.append(frozen)
-            views[replica_id] = _LogView(frozen.blocks, [block.first_id for block in frozen.blocks])
+            views[replica_id] = _LogView(frozen.blocks)
         for each in before:
             self._writer.keyspace.deferred_free.defer(each.releasing())
         renumbering = Renumbering()
@@ -225,12 +224,11 @@ class _LogView(NamedTuple):
     """The blocks of a region log at one moment."""
 
     blocks: list[Block]
-    first_ids: list[int]
 
     def between(self, low: int, high: int) -> list[Block]:
         """The blocks that may have entries with IDs above ``low`` and up to ``high``."""
-        at = max(bisect_right(self.first_ids, low) - 1, 0)
-        return self.blocks[at : bisect_right(self.first_ids, high)]
+        at = max(block_index(self.blocks, low), 0)
+        return self.blocks[at : block_index(self.blocks, high) + 1]
 
     def spans(self, low: int, high: int) -> Iterator[Span]:
         """Live entries with IDs above ``low`` and up to ``high``, ascending."""
@@ -247,7 +245,7 @@ def _views(source: Stream) -> _Views:
     views = {}
     for replica_id in source.ranked():
         log = source.logs[replica_id]
-        views[replica_id] = _LogView(log.blocks, log.first_ids)
+        views[replica_id] = _LogView(log.blocks)
     return views
 
 

@@ -6,7 +6,7 @@ Hot commands read their argument lists themselves; these are the common function
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from anabranch.engine import texts
 from anabranch.errors import CommandError
@@ -23,9 +23,21 @@ LISTED_DEFAULT = 100
 LISTED_MAX = 10_000
 """Rows of a list that commands of ours answer."""
 
-_SAFE_DIGITS = 19  # fewer digits cannot overflow
+_KEYWORD_MAX: Final = 32  # longer words are no keywords
+_SAFE_DIGITS: Final = 19  # fewer digits cannot overflow
 _INT_MIN = -(1 << 63)
 _INT_MAX = (1 << 63) - 1
+
+
+def keyword(raw: bytes) -> bytes:
+    """A word in upper case, in which clients send it as a rule: then it is not copied."""
+    size: i64 = len(raw)
+    if size > _KEYWORD_MAX:
+        return raw
+    for at in range(size):
+        if raw[at] >= 0x61:
+            return raw.upper()
+    return raw
 
 
 def _usual(raw: bytes) -> int:

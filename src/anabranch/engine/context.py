@@ -235,11 +235,13 @@ class Context:
             deadline_ms += 1  # the present time was rounded down, and no wait may end too early
         session = self.session
         if isinstance(wants, list):
-            lowest = dict(zip(keys, wants, strict=True))
-            if len(lowest) < len(keys):
-                for key, last_id in zip(keys, wants, strict=True):
-                    lowest[key] = min(lowest[key], last_id)
-            waiter = Waiter(session, args, self.db.index, list(lowest), deadline_ms, timeout_reply)
+            lowest: dict[bytes, int] = {}
+            for at in range(len(keys)):  # machine code needs no tuple for it
+                key, last_id = keys[at], wants[at]
+                lowest[key] = min(last_id, lowest.get(key, last_id))
+            waiter = Waiter(
+                session, args, self.db.index, list(lowest.keys()), deadline_ms, timeout_reply
+            )
             waiter.behind = list(lowest.values())
         else:
             distinct = list(keys if len(keys) == len(set(keys)) else dict.fromkeys(keys))

@@ -113,10 +113,13 @@ class Session(Author):
         self.written_by = replica_id
         self.written_number = number
 
-    def hold(self, holder: str, size: int) -> None:
-        """The server holds so many bytes more for this client, or less if negative."""
+    def hold(self, holder: str, size: int, shared: int = 0) -> None:
+        """The server holds so many bytes more for this client, or less if negative.
+
+        ``shared`` are more bytes that it holds for several clients together.
+        """
         self.held_bytes += size
-        self.holdings.change(holder, size)
+        self.holdings.change(holder, size + shared)
 
     def set_names(self, name: bytes, library_name: bytes, library_version: bytes) -> None:
         """Take over what the client calls itself and its library."""

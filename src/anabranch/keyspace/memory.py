@@ -186,7 +186,7 @@ def _log_bytes(log: RegionLog, samples: int) -> int:
     count = len(blocks)
     if not count:
         return getsizeof(log) + getsizeof(blocks)
-    spine = getsizeof(blocks) + getsizeof(log.first_ids) + count * _ID_BYTES
+    spine = getsizeof(blocks) + count * _ID_BYTES
     return getsizeof(log) + spine + _scaled_by_place(log, _block_bytes, samples)
 
 

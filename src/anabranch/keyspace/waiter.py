@@ -99,7 +99,8 @@ class KeyQueue:
 
     def __init__(self, waiter: Waiter, behind: int) -> None:
         self._lanes: dict[Condition, dict[int, Waiter]] = {}
-        self._behind: list[tuple[int, int, Waiter]] = []  # ID, number
+        self._readers: dict[int, dict[int, Waiter]] = {}  # lanes by the ID to be behind
+        self._behind: list[int] = []  # these IDs, ascending
         self._count = 0
         self._add(waiter, behind)
         self.is_lone = True
@@ -112,7 +113,7 @@ class KeyQueue:
         queue = self
         if self.is_lone:
             (first,) = self.waiters()
-            queue = KeyQueue(first, self._behind[0][0] if self._behind else 0)
+            queue = KeyQueue(first, self._behind[0] if self._behind else 0)
             queue.is_lone = False
         queue._add(waiter, behind)
         return queue
@@ -120,14 +121,14 @@ class KeyQueue:
     def _add(self, waiter: Waiter, behind: int) -> None:
         self._count += 1
         wants = waiter.wants
-        if wants is None:
-            insort(self._behind, (behind, waiter.number, waiter))
-            return
-        lane = self._lanes.get(wants)
-        if lane is None:
-            self._lanes[wants] = {waiter.number: waiter}
-        else:
+        lane = self._readers.get(behind) if wants is None else self._lanes.get(wants)
+        if lane is not None:
             lane[waiter.number] = waiter
+        elif wants is None:
+            self._readers[behind] = {waiter.number: waiter}
+            insort(self._behind, behind)
+        else:
+            self._lanes[wants] = {waiter.number: waiter}
 
     def sort(self) -> None:
         """Restore the order of the lanes after a command has joined that began to wait earlier."""
@@ -138,20 +139,21 @@ class KeyQueue:
         """Remove a command; returns whether the queue, which is not lone, is empty then."""
         self._count -= 1
         wants = waiter.wants
-        if wants is None:
-            del self._behind[bisect_left(self._behind, (behind, waiter.number))]
+        lane = self._readers[behind] if wants is None else self._lanes[wants]
+        if len(lane) > 1:
+            del lane[waiter.number]
+        elif wants is None:
+            del self._readers[behind]
+            del self._behind[bisect_left(self._behind, behind)]
         else:
-            lane = self._lanes[wants]
-            if len(lane) == 1:
-                del self._lanes[wants]
-            else:
-                del lane[waiter.number]
-        return not self._lanes and not self._behind
+            del self._lanes[wants]
+        return not self._count
 
     @property
     def used_bytes(self) -> int:
         """What the queue takes beside its waiters."""
-        return _QUEUE_BYTES + DICT_BYTES * len(self._lanes) + _PLACE_BYTES * self._count
+        lanes = len(self._lanes) + len(self._readers)
+        return _QUEUE_BYTES + DICT_BYTES * lanes + _PLACE_BYTES * self._count
 
     @property
     def fails_without_key(self) -> bool:
@@ -171,12 +173,11 @@ class KeyQueue:
         ``value`` reads the key: each of them may change it. ``is_reviewed``: all who fail without
         the key must look, whatever the present value is.
         """
-        sources: list[Iterator[Waiter]] = []
         now = value()
-        if self._behind and type(now) is Stream:
-            readers = self._behind[: bisect_left(self._behind, (now.last_id,))]
-            if readers:
-                sources.append(iter([each[2] for each in sorted(readers, key=_number_of_reader)]))
+        sources: list[Iterator[Waiter]] = []
+        if type(now) is Stream:
+            reached = self._behind[: bisect_left(self._behind, now.last_id)]
+            sources = [iter(list(self._readers[behind].values())) for behind in reached]
         for wants, lane in self._lanes.items():
             if is_reviewed and _first(lane).fails_without_key:
                 sources.append(iter(list(lane.values())))
@@ -188,17 +189,16 @@ class KeyQueue:
 
     def waiters(self) -> list[Waiter]:
         """All of them, in the order in which they blocked."""
-        found = [each[2] for each in self._behind]
-        for lane in self._lanes.values():
-            found += lane.values()
-        return sorted(found, key=_number)
+        lanes = [*self._lanes.values(), *self._readers.values()]
+        return sorted([each for lane in lanes for each in lane.values()], key=_number)
 
     def check(self) -> None:
         """Assert every invariant of a queue."""
-        assert self._behind == sorted(self._behind)
-        assert all(self._lanes.values())
-        assert self._count == len(self._behind) + sum(map(len, self._lanes.values()))
-        for lane in self._lanes.values():
+        assert self._behind == sorted(self._readers)
+        lanes = [*self._lanes.values(), *self._readers.values()]
+        assert all(lanes)
+        assert self._count == sum(map(len, lanes))
+        for lane in lanes:
             assert list(lane) == sorted(lane)
             assert len({each.fails_without_key for each in lane.values()}) == 1
 
@@ -224,10 +224,6 @@ def _first(lane: dict[int, Waiter]) -> Waiter:
 
 def _number(waiter: Waiter) -> int:
     return waiter.number
-
-
-def _number_of_reader(reader: tuple[int, int, Waiter]) -> int:
-    return reader[1]
 
 
 STALE_TIMERS: Final = 64
@@ -264,7 +260,8 @@ class Waiters:
         waiter.number = self._number
         self.active[waiter.number] = waiter
         self._lasting += waiter.is_lasting
-        self.hold(waiter, WAITER_BYTES + bytes_of(waiter.args) + self._join(waiter, 0))
+        held, shared = self._join(waiter, 0)
+        self.hold(waiter, WAITER_BYTES + bytes_of(waiter.args) + held, shared)
         self._arm(waiter.deadline_ms, waiter)
         self._arm(waiter.recheck_ms, waiter)
 
@@ -272,11 +269,15 @@ class Waiters:
         """Let a command wait for one more key, unless it does; what it wants is a condition."""
         if key not in waiter.keys:
             waiter.keys.append(key)
-            self.hold(waiter, self._join(waiter, len(waiter.keys) - 1))
+            held, shared = self._join(waiter, len(waiter.keys) - 1)
+            self.hold(waiter, held, shared)
             self._queues[waiter.db][0][key].sort()
 
-    def _join(self, waiter: Waiter, first: int) -> int:
-        """Join the queues of its keys, from this place on; returns the bytes that it holds."""
+    def _join(self, waiter: Waiter, first: int) -> tuple[int, int]:
+        """Join the queues of its keys, from this place on.
+
+        Returns the bytes that it holds, and how many more those hold who wait in these queues.
+        """
         new = 0
         held = _KEY_BYTES * (len(waiter.keys) - first)
         lone: KeyQueue | None = None
@@ -294,13 +295,12 @@ class Waiters:
                 new -= 0 if queue.is_lone else queue.used_bytes
                 queue = queues[key] = queue.joined_by(waiter, behind)
                 new += queue.used_bytes
-        waiter.session.holdings.change("waiting", new)
-        return held
+        return held, new
 
-    def hold(self, waiter: Waiter, size: int) -> None:
-        """Count so many bytes more of a command that waits."""
+    def hold(self, waiter: Waiter, size: int, shared: int = 0) -> None:
+        """Count so many bytes more of a command that waits, and ``shared`` ones of several."""
         waiter.held_bytes += size
-        waiter.session.hold("waiting", size)
+        waiter.session.hold("waiting", size, shared)
 
     @property
     def blocked(self) -> int:
@@ -350,10 +350,7 @@ class Waiters:
                 gone -= queue.used_bytes
         if reviewed:
             reviewed.difference_update([key for key in waiter.keys if key not in queues])
-        session = waiter.session
-        session.hold("waiting", -waiter.held_bytes)
-        waiter.held_bytes = 0
-        session.holdings.change("waiting", -gone)
+        self.hold(waiter, -waiter.held_bytes, -gone)
 
     def due(self, now_ms: int) -> Iterable[Waiter]:
         """Waiters whose deadline or recheck time has come; each at most once per timer."""

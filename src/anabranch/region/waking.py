@@ -32,6 +32,7 @@ class Waking:
         self._ready = region.keyspace.ready
         self._again: deque[Waiter] = deque()  # must run again whatever their keys contain
         self._round: Iterator[None] | None = None
+        self._now_ms = 0  # of the present slice
         self._paused: dict[Waiter, None] = {}  # must run again when a pause is over
         self._after: dict[Session, None] = {}  # these continue when the round is over
         # For the next round
@@ -74,6 +75,7 @@ class Waking:
         if self._region.scheduler.is_exclusive:
             return True
         is_over = self._region.scheduler.is_over
+        self._now_ms = self._region.clock.now_us() // 1000
         while self._round is not None or self._ready or self._again:
             if self._round is None:
                 self._round = self._wake()
@@ -133,7 +135,7 @@ class Waking:
         """Run a command again; adds the keys to ``chained`` that it makes ready."""
         if self._ready:
             self._set_aside()
-        self._retry(waiter, self._region.clock.now_us() // 1000, changed)
+        self._retry(waiter, self._now_ms, changed)
         if self._ready:
             chained.update(self._ready)
             self._ready.clear()
@@ -141,7 +143,7 @@ class Waking:
     def _value(self, database: Database, key: bytes) -> Value | None:
         """The present value of a key."""
         region = self._region
-        region.context.enter(region.nobody, region.clock.now_us() // 1000)
+        region.context.enter(region.nobody, self._now_ms)
         return region.context.lookup_in(database, key)
 
     def after(self, session: Session) -> None:

@@ -14,14 +14,14 @@ from librt.strings import BytesWriter
 
 from anabranch.resp.values import Map, PushMessage, Raw, SetReply, Status, Verbatim
 
-OK = b"+OK\r\n"
+OK: Final = b"+OK\r\n"
 QUEUED = b"+QUEUED\r\n"
-ZERO = b":0\r\n"
-ONE = b":1\r\n"
-EMPTY_ARRAY = b"*0\r\n"
-NULL_BULK_RESP2 = b"$-1\r\n"
-NULL_ARRAY_RESP2 = b"*-1\r\n"
-NULL_RESP3 = b"_\r\n"
+ZERO: Final = b":0\r\n"
+ONE: Final = b":1\r\n"
+EMPTY_ARRAY: Final = b"*0\r\n"
+NULL_BULK_RESP2: Final = b"$-1\r\n"
+NULL_ARRAY_RESP2: Final = b"*-1\r\n"
+NULL_RESP3: Final = b"_\r\n"
 
 
 _SMALL: Final = 256
@@ -33,25 +33,29 @@ _LINE_END: Final = b"\r\n"
 
 def write_bulk(out: BytesWriter, data: bytes) -> None:
     """Append :func:`bulk`. Replies of many parts are written so: a part costs a copy."""
-    size = len(data)
-    out.write(_BULK_HEADS[size] if size < _SMALL else b"$%d\r\n" % size)
+    out.write(bulk_header(len(data)))
     out.write(data)
     out.write(_LINE_END)
 
 
 def write_integer(out: BytesWriter, value: int) -> None:
     """Append :func:`integer`."""
-    out.write(_INTEGERS[value] if 0 <= value < _SMALL else b":%d\r\n" % value)
+    out.write(integer(value))
+
+
+def bulk_header(size: int) -> bytes:
+    """What stands before a bulk string of so many bytes."""
+    return _BULK_HEADS[size] if size < _SMALL else b"$%d\r\n" % size
 
 
 def bulk(data: bytes) -> bytes:
     """A bulk string of RESP, with its length."""
-    return b"$%d\r\n%b\r\n" % (len(data), data)
+    return b"%b%b\r\n" % (bulk_header(len(data)), data)
 
 
 def integer(value: int) -> bytes:
     """An integer of RESP; clients know 64 bits with a sign."""
-    return b":%d\r\n" % value
+    return _INTEGERS[value] if 0 <= value < _SMALL else b":%d\r\n" % value
 
 
 def array_header(count: int) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from anabranch.resp.encode import error
 from anabranch.resp.limits import (
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from anabranch.server.clients import Clients
     from anabranch.server.tls import HalfClosingTls
 
-_LARGE_REPLY_BYTES = 4096
+_LARGE_REPLY_BYTES: Final = 4096
 
 BACKLOG_MAX = 10_000
 """Requests kept behind a blocked one before the server stops reading from the client."""
@@ -43,10 +43,10 @@ BACKLOG_BYTES_MAX = 16 * 1024 * 1024
 PIECE_BYTES = 32 * 1024
 """Bytes parsed at a time: a read of 256 KiB may hold more requests than fit into a slice."""
 
-SHORT_BYTES = 4 * 1024
+SHORT_BYTES: Final = 4 * 1024
 """A read of no more than this is not measured, unless it has inline requests."""
 
-CAREFUL_PIECE_BYTES = 1024
+CAREFUL_PIECE_BYTES: Final = 1024
 """The same for requests that the careful parser reads, because it has a fiftieth of the speed.
 Within a long request pieces are larger (:attr:`RequestParser.awaited`)."""
 
@@ -59,7 +59,7 @@ CONNECTION_BYTES = 6 * 1024
 TLS_BYTES = 42 * 1024
 """What TLS adds to it, measured with five hundred of them."""
 
-_REQUEST = ord("*")
+_REQUEST: Final = 0x2A  # *
 _NO_REQUESTS = RequestParser()
 """The transport of connections that have ended."""
 

@@ -34,14 +34,18 @@ from itertools import accumulate, pairwise
 from operator import sub
 from struct import pack
 from sys import getsizeof
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from anabranch.compiling import mypyc_attr
 from anabranch.stream.columnar import Columns
 from anabranch.stream.compression import BlockCache, expanded, opened
+from anabranch.stream.entry_id import SEQ_BITS
 from anabranch.stream.offloading import Offloaded, frame_of
 from anabranch.stream.packed_ids import PackedIds, index_of
 from anabranch.stream.selecting import Where
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64  # an int in a register of the processor, once compiled
 
 _NO_SHIFT: Final = -(1 << 62)  # of a block that stores its numbers; no difference is below 0
 _NONE: Final[frozenset[int]] = frozenset()  # most blocks have no dead entry: they share this one
@@ -49,6 +53,7 @@ _NO_IDS: Final[list[int]] = []  # of a block that is not open
 _ID_BYTES: Final = -getsizeof(1 << 127) // 16 * -16  # rounded up, as it is when it is allocated
 _FEW: Final = 8  # so many fragments are made one by one
 _REWRITE_DEAD_MIN: Final = 64  # below this a rewrite saves less than it costs
+_MS_MAX: Final = (1 << 62) - 1  # later milliseconds do not fit into a register
 
 
 @mypyc_attr(acyclic=True)
@@ -65,6 +70,7 @@ class Block:
         "dead",
         "digest",
         "first_id",
+        "first_ms",
         "first_position",
         "gaps",
         "is_dense",
@@ -81,6 +87,7 @@ class Block:
 
     def __init__(self, first_id: int, first_position: int, shift: int = 1) -> None:
         self.first_id = first_id  # key in the region log; stays when the first entry is deleted
+        self.first_ms: i64 = ms_of(first_id)
         self.open_ids: list[int] = []  # of the fragments in ``parts``
         self.first_position = first_position
         self.parts: list[bytes] | None = []  # the fragments; None once closed
@@ -574,6 +581,7 @@ class Block:
         assert self.parts is not None or ends[-1] == len(self.data)
         assert all(0 <= index < len(self.ids) for index in self.dead)
         assert not self.ids or self.first_id <= self.ids[0]
+        assert self.first_ms == ms_of(self.first_id)
         assert self.gaps or not self.ids or self.first_id == self.ids[0]
         assert self.positions is None or len(self.positions) == len(self.ids)
         if self.numbers is not None:
@@ -586,3 +594,26 @@ def full_block(ids: Sequence[int], data: bytes, ends: list[int], weight: int) ->
     block = Block(ids[0], 0)
     block.fill(ids, data, ends, weight)
     return block
+
+
+def ms_of(entry_id: int) -> i64:
+    """The milliseconds of an ID, or the greatest number that fits."""
+    return min(entry_id >> SEQ_BITS, _MS_MAX)
+
+
+def block_index(blocks: list[Block], entry_id: int) -> int:
+    """Index of the block that would hold an ID; -1 if it is below the first. O(log n).
+
+    Milliseconds are compared in registers, and whole IDs only where these are the same.
+    """
+    ms = ms_of(entry_id)
+    low: i64 = 0
+    high: i64 = len(blocks)
+    while low < high:
+        middle = (low + high) >> 1
+        block = blocks[middle]
+        if block.first_ms < ms or (block.first_ms == ms and block.first_id <= entry_id):
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1

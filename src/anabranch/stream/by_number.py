@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from anabranch.stream.block import Block
+from anabranch.stream.block import Block, block_index
 from anabranch.stream.region_log import RegionLog, Span
 
 
@@ -87,7 +87,7 @@ def numbers_of(log: RegionLog, ids: Sequence[int]) -> list[int]:
 
 def number_upto(log: RegionLog, entry_id: int) -> int:
     """The number of the newest slot with an ID up to this one, 0 if there is none."""
-    at = bisect_right(log.first_ids, entry_id) - 1
+    at = block_index(log.blocks, entry_id)
     if at < 0:
         return 0
     block = log.blocks[at]

@@ -68,7 +68,7 @@ def _everyday(raw: bytes) -> tuple[i64, i64]:
     ms: i64 = -1
     part: i64 = 0
     digits: i64 = 0
-    size = len(raw)
+    size: i64 = len(raw)
     if size >= _SAFE_TEXT:
         return -1, 0
     for at in range(size):

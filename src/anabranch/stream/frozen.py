@@ -320,10 +320,14 @@ class StreamBuilder:
             pending.released.update(dict.fromkeys(released))
             if before is not None and before.stamp > released[0].stamp:
                 pending.released = dict.fromkeys(sorted(pending.released, key=_stamp))
-        pending.lists.setdefault(replica_id, PendingList()).extend(fresh)
+        pending.lists.setdefault(replica_id, PendingList()).extend(
+            list(fresh), list(fresh.values())
+        )
         for consumer, entries in zip(consumers, own, strict=True):
             if entries:
-                consumer.pending.setdefault(replica_id, PendingList()).extend(entries)
+                consumer.pending.setdefault(replica_id, PendingList()).extend(
+                    list(entries), list(entries.values())
+                )
 
     def add_blocks(self, record: list[Any]) -> None:
         """Add the blocks of a record, which :meth:`FrozenStream.blocks` has made."""

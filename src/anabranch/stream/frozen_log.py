@@ -6,15 +6,11 @@ block replaces it by a copy.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
-from operator import attrgetter
 from typing import Final
 
-from anabranch.stream.block import Block
+from anabranch.stream.block import Block, block_index
 from anabranch.stream.region_log import RegionLog, Span
-
-_first_id = attrgetter("first_id")
 
 _BLOCKS: Final = 200
 """Blocks that are released in one step."""
@@ -41,7 +37,7 @@ class FrozenLog:
 
     def live_number(self, entry_id: int) -> int | None:
         """The number of the live entry with this ID, None if there is none."""
-        at = bisect_right(self.blocks, entry_id, key=_first_id) - 1
+        at = block_index(self.blocks, entry_id)
         if at < 0:
             return None
         block = self.blocks[at]

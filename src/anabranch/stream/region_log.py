@@ -21,13 +21,13 @@ their own: :mod:`anabranch.stream.by_number`, :mod:`anabranch.stream.by_position
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Final
 
 from anabranch.compiling import mypyc_attr
-from anabranch.stream.block import Block
+from anabranch.stream.block import Block, block_index, ms_of
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.packed_ids import PackedIds
 
@@ -50,17 +50,14 @@ class RegionLog:
     """The entries that one replica ID added to one key, in ID order."""
 
     __slots__ = (
-        *("_blocks", "_first_ids", "_front", "_gone", "_live_sums", "_newest", "base"),
+        *("_blocks", "_front", "_gone", "_live_sums", "_newest", "base"),
         *("compressed", "deleted_id", "deleted_number", "dense", "floor", "full", "known_from"),
         *("next_position", "offloaded", "tail", "trimmed"),
     )
 
     def __init__(self, first_position: int = 0) -> None:
-        # Two lists in step, searched by bisection. A SortedDict does the same, but its look-ups
-        # took two of the six microseconds of an XRANGE; see docs/decisions.
-        self._blocks: list[Block] = []
-        self._first_ids: list[int] = []
-        # How many blocks at the front of both lists are gone. Trimming removes the oldest block all
+        self._blocks: list[Block] = []  # searched by bisection
+        # How many blocks at the front of the list are gone. Trimming removes the oldest block all
         # the time, and moving a long list down each time would cost more than the XADDs between.
         self._front = 0
         self.tail: Block | None = None
@@ -98,7 +95,6 @@ class RegionLog:
                 tail.close()
             tail = self.tail = Block(entry_id, position, shift)
             self._blocks.append(tail)
-            self._first_ids.append(entry_id)
         else:
             if shift != tail.shift:
                 tail.keep_numbers().append(position + shift)
@@ -153,13 +149,11 @@ class RegionLog:
             position += block.count
         self.tail = blocks[-1]
         self._blocks.extend(blocks)
-        self._first_ids.extend([block.first_id for block in blocks])
         self.next_position = position
 
     def restore(self, block: Block) -> None:
         """Restore the newest block of a log whose positions were counted already."""
         self._blocks.append(block)
-        self._first_ids.append(block.first_id)
         self._gone -= block.live
         self.tail = block
 
@@ -198,29 +192,22 @@ class RegionLog:
             self._move_down()
         return self._blocks
 
-    @property
-    def first_ids(self) -> list[int]:
-        """The ID with which each of the blocks begins."""
-        if self._front:
-            self._move_down()
-        return self._first_ids
-
     def _move_down(self) -> None:
         front, self._front = self._front, 0
-        del self._blocks[:front], self._first_ids[:front], self._live_sums[:front]
+        del self._blocks[:front], self._live_sums[:front]
 
     def oldest(self, index: int) -> Block | None:
-        """The block with this index, None after the newest one; does not move the lists."""
+        """The block with this index, None after the newest one; does not move the list."""
         at = self._front + index
         return self._blocks[at] if at < len(self._blocks) else None
 
     def _block_index(self, entry_id: int) -> int:
         """Index of the block that would hold ``entry_id``; -1 when it lies before the first."""
-        return bisect_right(self.first_ids, entry_id) - 1
+        return block_index(self.blocks, entry_id)
 
     def find(self, entry_id: int) -> tuple[Block, int] | None:
         """The live entry with this ID, or None; O(log n)."""
-        at = bisect_right(self._first_ids, entry_id) - 1
+        at = block_index(self._blocks, entry_id)
         if at < 0:
             return None
         block = self._blocks[at]
@@ -248,7 +235,7 @@ class RegionLog:
 
         Most reads of new entries find what they want in one block.
         """
-        at = bisect_right(self._first_ids, start) - 1
+        at = block_index(self._blocks, start)
         if at >= 0 and limit > 0:
             block = self._blocks[at]
             if not block.dead:
@@ -260,19 +247,18 @@ class RegionLog:
     def spans(self, start: int, end: int, limit: int = -1) -> Iterator[Span]:
         """Live entries with ``start <= ID <= end``, ascending, at most ``limit`` (-1: all)."""
         blocks = self.blocks
-        first_ids = self.first_ids
         count = len(blocks)
         if not count or not limit:
             return
-        index = bisect_right(first_ids, start) - 1
+        index = block_index(blocks, start)
         if index < 0:
             index = low = 0
         else:
             low = blocks[index].index_from(start)
-        while index < count and first_ids[index] <= end:
+        while index < count and blocks[index].first_id <= end:
             block = blocks[index]
             index += 1
-            if index < count and first_ids[index] <= end:
+            if index < count and blocks[index].first_id <= end:
                 high = block.count  # the next block begins within the range
             else:
                 high = block.index_after(end)
@@ -300,20 +286,19 @@ class RegionLog:
         Most reads end here, so look-ups are inlined.
         """
         blocks = self._blocks
-        first_ids = self._first_ids
         count = len(blocks)
-        index = bisect_right(first_ids, start) - 1
+        index = block_index(blocks, start)
         if index < self._front:
             index, low = self._front, 0
         else:
             ids = blocks[index].ids
             low = ids.index_from(start) if type(ids) is PackedIds else bisect_left(ids, start)
         all_left = left = limit if limit >= 0 else self.next_position
-        goes_on = index < count and first_ids[index] <= end
+        goes_on = index < count and blocks[index].first_id <= end
         while goes_on and left:
             block = blocks[index]
             index += 1
-            goes_on = index < count and first_ids[index] <= end
+            goes_on = index < count and blocks[index].first_id <= end
             if goes_on or end == MAX_ID:  # as when the next block begins within the range
                 high = block.count
             else:
@@ -337,12 +322,11 @@ class RegionLog:
         """The entries of :meth:`spans` from the newest one; within a span they still ascend."""
         if not limit:
             return
-        first_ids = self.first_ids
-        index = bisect_right(first_ids, end) - 1
+        index = self._block_index(end)
         newest = True  # only the first block visited can hold IDs above the range
         while index >= 0:
             block = self.blocks[index]
-            low = block.index_from(start) if first_ids[index] < start else 0
+            low = block.index_from(start) if block.first_id < start else 0
             high = block.index_after(end) if newest else block.count
             for first, stop in reversed(list(block.runs(low, high))):
                 if 0 < limit <= stop - first:
@@ -351,7 +335,7 @@ class RegionLog:
                 if limit > 0:
                     limit -= stop - first
                 yield block, first, stop
-            if first_ids[index] <= start:
+            if block.first_id <= start:
                 return
             newest = False
             index -= 1
@@ -363,7 +347,7 @@ class RegionLog:
         return self._live_below(end + 1) - self._live_below(start) if start <= end else 0
 
     def _live_below(self, entry_id: int) -> int:
-        at = bisect_left(self.first_ids, entry_id) - 1
+        at = self._block_index(entry_id - 1)
         return 0 if at < 0 else self.live_before(at, self.blocks[at].index_from(entry_id))
 
     def live_before(self, at: int, index: int) -> int:
@@ -425,7 +409,7 @@ class RegionLog:
 
         Neighbouring IDs of one block come together. What was yielded may be removed at once.
         """
-        first_ids = self._first_ids
+        blocks = self._blocks
         block: Block | None = None
         low = high = 0
         indexes: list[int] = []
@@ -435,13 +419,13 @@ class RegionLog:
                 if block is not None and indexes:
                     yield block, indexes, found
                     indexes, found = [], []
-                at = bisect_right(first_ids, entry_id) - 1
+                at = block_index(blocks, entry_id)
                 if at < 0:
                     block = None
                     continue
-                block = self._blocks[at]
-                low = first_ids[at]
-                high = first_ids[at + 1] if at + 1 < len(first_ids) else MAX_ID + 1
+                block = blocks[at]
+                low = block.first_id
+                high = blocks[at + 1].first_id if at + 1 < len(blocks) else MAX_ID + 1
             index = block.find(entry_id)
             if index >= 0:
                 indexes.append(index)
@@ -461,7 +445,7 @@ class RegionLog:
                 self._move_down()
         else:
             self._move_down()
-            del blocks[low:high], self._first_ids[low:high], self._live_sums[low + 1 :]
+            del blocks[low:high], self._live_sums[low + 1 :]
         if gone and gone[-1] is self.tail:
             self._keep_newest()
             del self._live_sums[low:]  # the block before them accepts additions again
@@ -545,10 +529,10 @@ class RegionLog:
         for block in other.blocks:
             block.drop_dead()
             block.first_id = block.ids[0]
+            block.first_ms = ms_of(block.first_id)
             if self.tail is not None:
                 self.tail.close()
             self._blocks.append(block)
-            self._first_ids.append(block.first_id)
             self.tail = block
         if self.tail is not None and not self.tail.is_open:
             self._reopen_tail()
@@ -571,7 +555,6 @@ class RegionLog:
         """An independent copy."""
         other = RegionLog(self.next_position)
         other._blocks = [block.copy() for block in self.blocks]
-        other._first_ids = self.first_ids.copy()
         other.tail = other._blocks[-1] if other._blocks else None
         other._gone = self._gone
         other._newest = self._newest
@@ -594,7 +577,6 @@ class RegionLog:
         """Assert the invariants, except for the contents of blocks."""
         previous = -1
         live = 0
-        assert self.first_ids == [block.first_id for block in self.blocks]
         for block in self.blocks:
             assert block.is_open == (block is self.tail)
             assert block.live > 0

@@ -53,7 +53,7 @@ def test_a_pending_list_agrees_with_a_dictionary(
             elif act == "extend":
                 fresh = {i: PendingEntry(i, None, 0, 1, 0) for i in range(one, one + many)}
                 fresh = {i: entry for i, entry in fresh.items() if i not in model}
-                subject.extend(fresh)
+                subject.extend(list(fresh), list(fresh.values()))
                 model |= fresh
             elif act == "pop":
                 assert subject.pop(one) is model.pop(one, None)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.stream import block as block_module
 from anabranch.stream import by_position
+from anabranch.stream.block import Block, block_index
 from anabranch.stream.compression import BlockCache
 from anabranch.stream.entry_id import MAX_ID, make
 from anabranch.stream.frozen_log import FrozenLog
@@ -32,6 +35,9 @@ STEPS = st.lists(
     min_size=10,
     max_size=40,
 )
+
+BEYOND = ((1 << 62) - 1, 1 << 62, (1 << 64) - 2, (1 << 64) - 1)
+"""Milliseconds around those that machine code compares in registers, and above them."""
 
 
 def _act(subject: ModelledLog, act: str, one: int, other: int, step: int) -> None:
@@ -234,6 +240,19 @@ def test_an_id_that_died_may_be_used_again_after_the_last_id_was_lowered() -> No
         make(4, 1), make(5, 0),
     ]  # fmt: skip
     subject.check()
+
+
+@given(
+    begins=st.sets(st.builds(make, st.sampled_from([0, 1, 7, *BEYOND]), st.integers(0, 3))),
+    wanted=st.builds(make, st.sampled_from([0, 1, 2, 8, *BEYOND]), st.integers(0, 4)),
+)
+def test_a_block_is_found_by_its_whole_id_where_milliseconds_are_the_same(
+    begins: set[int], wanted: int
+) -> None:
+    """Also where they are too large for a register."""
+    ascending = sorted(begins)
+    blocks = [Block(each, 0) for each in ascending]
+    assert block_index(blocks, wanted) == bisect_right(ascending, wanted) - 1
 
 
 def test_an_empty_log_has_nothing() -> None:

@@ -16,7 +16,7 @@ from anabranch.commands.stream.read_request import (
     read_reply,
 )
 from anabranch.engine import texts
-from anabranch.engine.arguments import id_argument, integer
+from anabranch.engine.arguments import id_argument, integer, keyword
 from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import TOKEN_PREFIX, read_token
@@ -38,7 +38,7 @@ def _count(args: list[bytes]) -> int:
     count = -1
     index = 4
     while index < len(args):
-        if index + 1 == len(args) or args[index].upper() != b"COUNT":
+        if index + 1 == len(args) or keyword(args[index]) != b"COUNT":
             raise CommandError(texts.SYNTAX)
         count = max(integer(args[index + 1]), 0)
         index += 2
@@ -49,7 +49,7 @@ def xrange_(ctx: Context, args: list[bytes]) -> bytes:
     """Entries between two IDs, ascending."""
     start = interval_start(args[2])
     end = interval_end(args[3])
-    if len(args) == 6 and args[4].upper() == b"COUNT":  # the usual form, without a loop
+    if len(args) == 6 and keyword(args[4]) == b"COUNT":  # the usual form, without a loop
         count = max(integer(args[5]), 0)
     else:
         count = _count(args)
@@ -86,12 +86,12 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
         request = parse_read(args, grouped=False, now_ms=ctx.now_ms)
     budget = ReplyBudget(request) if request.is_limited else None
     served: list[tuple[bytes, list[bytes], int]] = []
+    raw, beyond = b"", 0
     for at in (0,) if len(request.keys) == 1 else _with_news(ctx, request):
         key = request.keys[at]
         stream = ctx.read_stream(key)
         raw = request.ids[at]
         seen: Mapping[int, int] | None = None
-        beyond = 0
         if len(raw) == 1:
             beyond = _special(stream, raw)
         elif ctx.waiter is not None and raw.startswith(TOKEN_PREFIX):
@@ -126,7 +126,7 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
     behind: list[int] = []
     if ctx.waiter is None:
         args = _resolved(ctx, args, request)
-        behind = _awaited(request.ids)
+        behind = _awaited(request.ids, raw if len(raw) > 1 else b"", beyond)
     ctx.block(
         request.keys,
         args,
@@ -181,14 +181,14 @@ def _read_one(ctx: Context, args: list[bytes]) -> bytes | None:
     This is the usual request; parsing options would take as long as answering it.
     """
     _, option, raw_count, word, key, raw = args
-    if option.upper() != b"COUNT":
+    if keyword(option) != b"COUNT":
         return None
     stream = ctx.db.values.get(key)
     if (
         type(stream) is not Stream
         or ctx.db.deadlines
         or len(raw) == 1  # not an ID
-        or word.upper() != b"STREAMS"
+        or keyword(word) != b"STREAMS"
     ):
         return None
     try:
@@ -242,15 +242,13 @@ def _unseen(stream: Stream, seen: Mapping[int, int], limit: int) -> Iterator[Spa
     return limited(map(itemgetter(1), spans_behind(stream, seen)), limit)
 
 
-def _awaited(ids: list[bytes]) -> list[int]:
+def _awaited(ids: list[bytes], known: bytes, last_id: int) -> list[int]:
     """The ID behind which a blocked XREAD awaits an entry of each stream.
 
     It is below all IDs if that is not all it asks. The command keeps waiting while a key is missing
-    or of another type.
+    or of another type. ``known`` is one of the texts, which stands for ``last_id``, or empty.
     """
     behind: list[int] = []
-    known: bytes | None = None
-    last_id = -1
     for raw in ids:
         if raw is not known:
             known = raw

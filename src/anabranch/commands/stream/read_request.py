@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from typing import Final
 
 from anabranch.compiling import mypyc_attr
 from anabranch.engine import texts
-from anabranch.engine.arguments import integer, integer_or_none
+from anabranch.engine.arguments import integer, integer_or_none, keyword
 from anabranch.engine.context import Context
 from anabranch.engine.key_extraction import OPTION_WIDTH
 from anabranch.errors import CommandError
-from anabranch.resp.encode import array_header, bulk, map_header
+from anabranch.resp.encode import array_header, bulk, bulk_header, map_header
 from anabranch.stream.block import Block
 from anabranch.stream.groups.pending_list import Consumer
 from anabranch.stream.region_log import Span
 from anabranch.stream.stream import Stream
 
-_TIME_MAX = (1 << 63) - 1
+_TIME_MAX: Final = (1 << 63) - 1
 
 _NAME_FRAME_BYTES = 16
 """About how many bytes a reply has around a stream's name."""
@@ -58,7 +59,7 @@ def parse_read(args: list[bytes], *, grouped: bool, now_ms: int = 0) -> ReadRequ
     size = len(args)
     index = 1
     while index < size:
-        word = args[index].upper()
+        word = keyword(args[index])
         if word == b"STREAMS" and index + 1 < size:
             _streams(request, args, index + 1)
             break
@@ -239,11 +240,11 @@ class ReplyBudget:
 
 def read_head(ctx: Context, key: bytes, count: int) -> bytes:
     """The bytes before the entries in a reply about one stream."""
-    return b"%b$%d\r\n%b\r\n*%d\r\n" % (
+    return b"%b%b%b\r\n%b" % (
         b"%1\r\n" if ctx.resp3 else b"*1\r\n*2\r\n",
-        len(key),
+        bulk_header(len(key)),
         key,
-        count,
+        array_header(count),
     )
 
 

@@ -79,18 +79,19 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
         if prepared is None:
             return None
     plans = _plans(ctx, request, name)
-    for consumer in request.visited:
-        consumer.seen_ms = ctx.now_ms
+    for visitor in request.visited:
+        visitor.seen_ms = ctx.now_ms
     budget = ReplyBudget(request) if request.is_limited else None
     served: _Served = []
     for key, stream, group, after in plans:
         if budget is not None and budget.exhausted:
             break
-        is_new = request.consumer not in group.consumers
-        if is_new:  # on its first read, even if it gets nothing
+        consumer = group.consumers.get(request.consumer)
+        is_new = consumer is None
+        if consumer is None:  # on its first read, even if it gets nothing
             ctx.emit(_CREATE_CONSUMER(ctx.db.index, key, name, request.consumer, ctx.now_ms))
             ctx.changes += 1
-        consumer = group.consumers[request.consumer]
+            consumer = group.consumers[request.consumer]
         consumer.seen_ms = ctx.now_ms
         policed = group.policed
         if policed is not None and ctx.waiter is None:

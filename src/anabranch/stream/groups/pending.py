@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count, groupby, repeat
+from itertools import groupby
 from operator import attrgetter
-from typing import cast
+from typing import Final, cast
 
 from sortedcontainers import SortedList
 
@@ -29,6 +29,8 @@ MAX_DELIVERIES = (1 << 63) - 1
 
 Aged = tuple[int, int, PendingEntry]
 """``(delivery ms, stamp, entry)``"""
+
+_ENTRY: Final = PendingEntry  # a name of an interpreted module is looked up each time
 
 _CONSUMER = attrgetter("consumer")
 _ENTRY_ID = attrgetter("entry_id")
@@ -132,25 +134,18 @@ class GroupPending:
         pending = self.lists.get(region)
         if pending is None:
             pending = self.lists[region] = PendingList()
-        if ids and not pending.is_below(ids[0]):
+        given = list(ids)
+        if given and not pending.is_below(given[0]):
             known = pending.entries
-            self.remove(region, [entry_id for entry_id in ids if entry_id in known])
+            self.remove(region, [entry_id for entry_id in given if entry_id in known])
         own = consumer.pending.get(region)
         if own is None:
             own = consumer.pending[region] = PendingList()
         stamp = self.stamp
-        self.stamp = stamp + len(ids)
-        if len(ids) == 1:
-            fresh = [PendingEntry(ids[0], consumer, now_ms, 1, stamp)]
-            pending.add(fresh[0])
-            own.add(fresh[0])
-        else:
-            fresh = list(
-                map(PendingEntry, ids, repeat(consumer), repeat(now_ms), repeat(1), count(stamp))
-            )
-            by_id = dict(zip(ids, fresh, strict=True))
-            pending.extend(by_id)
-            own.extend(by_id)
+        self.stamp = stamp + len(given)
+        fresh = [_ENTRY(given[at], consumer, now_ms, 1, stamp + at) for at in range(len(given))]
+        pending.extend(given, fresh)
+        own.extend(given, fresh)
         if numbers:
             for entry, number in zip(fresh, numbers, strict=True):
                 entry.number = number
@@ -366,15 +361,16 @@ class GroupPending:
         """An independent copy, whose entries go to consumers of the same names."""
         other = GroupPending()
         for region, pending in self.lists.items():
-            copies = {each.entry_id: each.copy() for each in pending.between(MIN_ID, MAX_ID)}
-            other.lists[region].extend(copies)
-            own: dict[bytes, dict[int, PendingEntry]] = defaultdict(dict)
-            for entry_id, entry in copies.items():
+            copies = [each.copy() for each in pending.between(MIN_ID, MAX_ID)]
+            other.lists[region].extend(list(map(_ENTRY_ID, copies)), copies)
+            own: dict[bytes, list[PendingEntry]] = defaultdict(list)
+            for entry in copies:
                 if entry.consumer is not None:
-                    own[entry.consumer.name][entry_id] = entry
+                    own[entry.consumer.name].append(entry)
                     entry.consumer = consumers[entry.consumer.name]
             for name, entries in own.items():
-                consumers[name].pending.setdefault(region, PendingList()).extend(entries)
+                mine = consumers[name].pending.setdefault(region, PendingList())
+                mine.extend(list(map(_ENTRY_ID, entries)), entries)
         other.released = {
             other.lists[self.region_of(each)].entries[each.entry_id]: None for each in self.released
         }
