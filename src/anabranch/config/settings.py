@@ -252,8 +252,8 @@ class Settings:
         "During disk errors also serve reads of changes that a crash would undo: to copy data that "
         "is only in memory.")
     oplog_compression: bool = row(YesNo(), "yes", "persistence",
-        "Compress log and snapshots with zstd if that makes them smaller; other regions get "
-        "effects as they stand in the log.")
+        "Compress log and snapshots with zstd if that makes them smaller, turns of less than 4 KB "
+        "excepted; other regions get effects as they stand in the log.")
 
     busy_reply_threshold: int = row(Integer(), "5000", "scripts",
         "While a script runs for longer than this, other clients are answered BUSY; SCRIPT KILL "

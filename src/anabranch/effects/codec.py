@@ -9,8 +9,6 @@ share everything but the entries themselves, so they become one :class:`kinds.Ad
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
-from operator import attrgetter
 from typing import Any, Final, cast
 
 import msgspec
@@ -234,29 +232,35 @@ def _add_runs(arrays: list[list[Any]], adds: list[kinds.Effect]) -> None:
             [_RUN_TAG, db, key, ids, fragment, (len(fragment),), (weight,), opened, position]
         )
         return
-    columns = list(zip(*map(astuple, adds), strict=True))  # the fields, each of all additions
-    databases, keys = columns[0], columns[1]
-    count = len(keys)
-    if databases.count(databases[0]) == keys.count(keys[0]) == count:
-        arrays.append(_run(columns))
-        return
-    for _, run in groupby(adds, attrgetter("db", "key")):
-        arrays.append(_run(list(zip(*map(astuple, run), strict=True))))
+    low = 0
+    while low < len(adds):
+        low = _add_neighbours(arrays, adds, low)
 
 
-def _run(columns: list[tuple[Any, ...]]) -> list[Any]:
-    databases, keys, ids, fragments, weights, opens, positions = columns
-    return [
-        _RUN_TAG,
-        databases[0],
-        keys[0],
-        runs_of(ids, ascend=True),
-        b"".join(fragments),
-        [len(fragment) for fragment in fragments],
-        weights,
-        [index for index, is_open in enumerate(opens) if is_open],
-        positions[0],
-    ]
+def _add_neighbours(arrays: list[list[Any]], adds: list[kinds.Effect], low: int) -> int:
+    """Add one array of the additions to the key of that at ``low``; returns where they end."""
+    db, key, _, _, _, _, position = astuple(adds[low])
+    ids: list[Any] = []
+    fragments: list[Any] = []
+    sizes: list[int] = []
+    weights: list[Any] = []
+    opened: list[int] = []
+    at = low
+    while at < len(adds):  # one look at each: a pipeline of XADD pays for it
+        each_db, each_key, entry_id, fragment, weight, opens, _ = astuple(adds[at])
+        if each_key != key or each_db != db:
+            break
+        if opens:
+            opened.append(at - low)
+        ids.append(entry_id)
+        fragments.append(fragment)
+        sizes.append(len(fragment))
+        weights.append(weight)
+        at += 1
+    data = b"".join(fragments)
+    ids = runs_of(ids, ascend=True)
+    arrays.append([_RUN_TAG, db, key, ids, data, sizes, weights, opened, position])
+    return at
 
 
 # -- from arrays ------------------------------------------------------------------------------

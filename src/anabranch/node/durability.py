@@ -1,8 +1,9 @@
 """When a turn is written to the disk, and when its replies may be sent.
 
-A turn ends when every connection that had something to read was served, or when it has very many
-effects: they become one write. All replies since the first of these effects are held until the
-write is as safe as ``appendfsync`` asks; so no client ever sees what a crash could undo.
+A turn ends when every connection that had something to read was served, when it has very many
+effects, or with the replies of a client that is most likely alone: its effects become one write.
+All replies since the first of these effects are held until the write is as safe as ``appendfsync``
+asks; so no client ever sees what a crash could undo.
 
 ========  ==========================  =======================================================
 policy    replies wait for            lost by a power failure
@@ -425,7 +426,8 @@ class HeldReplies:
 
     A connection passes its replies to :meth:`hold`; :meth:`ReplyWriter.release` is called when they
     may be sent. The first replies of a turn with effects schedule the write of the log for the end
-    of the turn: one write for all connections. Positions are positions in the log.
+    of the turn: one write for all connections, or for the only one at once. Positions are
+    positions in the log.
     """
 
     def __init__(
@@ -448,6 +450,7 @@ class HeldReplies:
         self.is_ending = False
         """Whether a commit is scheduled for the end of this turn."""
         self._this_turn: list[_Reply] = []
+        self._alone: ReplyWriter | None = None  # the only client of the last turn, if it wrote
         self._held: deque[tuple[int, list[_Reply]]] = deque()  # the newest of each turn first
 
     def hold(self, client: ReplyWriter, outbox: list[bytes]) -> list[bytes] | None:
@@ -455,9 +458,16 @@ class HeldReplies:
 
         Schedules the commit that makes the effects safe. Returns the held replies, to be released
         later; None if the replies that are left in ``outbox`` can be written now.
+
+        A client that was alone in the last turn most likely is alone in this one, too: then nobody
+        can share the write, and it is made at once. If another client does write in the same turn,
+        that costs one more write, and from the next turn on they share one.
         """
         turn = self.turn
-        if turn is not None and len(turn.effects) >= MANY_EFFECTS:
+        count = 0 if turn is None else len(turn.effects)
+        if count and (client is self._alone or count >= MANY_EFFECTS):
+            if self._this_turn:
+                self._alone = None  # somebody else wrote before it
             self._commit()  # if it fails, replies in outboxes are held
             if not outbox:
                 return None
@@ -474,6 +484,11 @@ class HeldReplies:
         else:
             self._held.append((position, [(client, parts)]))
         return parts
+
+    def left(self, client: ReplyWriter) -> None:
+        """The connection of a client has ended: do not expect its next turn."""
+        if client is self._alone:
+            self._alone = None
 
     def _may_pass(self, client: ReplyWriter) -> bool:
         """Whether replies may be sent during disk trouble: those of clients without held replies.
@@ -506,6 +521,7 @@ class HeldReplies:
     def turn_ends(self, position: int) -> None:
         """The effects of the present turn end at this position."""
         if self._this_turn:
+            self._alone = self._this_turn[0][0] if len(self._this_turn) == 1 else None
             self._this_turn.reverse()
             self._held.append((position, self._this_turn))
             self._this_turn = []

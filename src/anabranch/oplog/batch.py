@@ -392,6 +392,10 @@ def effects_in(batch: Batch) -> list[kinds.Effect]:
 WORTHWHILE_BYTES: Final = 512
 """Below this the frame costs more than it saves."""
 
+WORTHWHILE_IN_LOG_BYTES: Final = 4096
+"""The same for a batch that clients wait for: compressing a pipeline of 16 XADD takes more
+processor time than writing it, and it is no longer than in an append-only file of Redis."""
+
 _LEVEL: Final = 1
 
 _SHORT_BYTES: Final = 4096
@@ -407,15 +411,16 @@ _SAMPLE_BYTES: Final = 8 * 1024
 
 
 class Compressor:
-    """Compresses bodies."""
+    """Compresses bodies of ``least`` bytes or more."""
 
-    def __init__(self) -> None:
+    def __init__(self, least: int = WORTHWHILE_BYTES) -> None:
+        self._least = least
         self._frames = zstd.FrameCompressor(_LEVEL)
         self._short_frames = zstd.FrameCompressor(_SHORT_LEVEL)
 
     def shorter(self, body: bytes) -> bytes | None:
         """The compressed body; None if it is not shorter. Raises :class:`MemoryError`."""
-        if len(body) < WORTHWHILE_BYTES:
+        if len(body) < self._least:
             return None
         if len(body) > _LONG_BYTES and not self._may_shrink(body):
             return None

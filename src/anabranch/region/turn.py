@@ -12,6 +12,7 @@ from anabranch.oplog.batch import (
     CONTINUES,
     LOCAL,
     UNIT_CONTINUES,
+    WORTHWHILE_IN_LOG_BYTES,
     Compressor,
     batch_pieces,
     body_of,
@@ -36,7 +37,7 @@ class Turn:
         self._replica = replica
         self.next_number = 1  # of effects that concern other regions
         self.effects: list[kinds.Effect] = []
-        self._compressor = Compressor()
+        self._compressor = Compressor(WORTHWHILE_IN_LOG_BYTES)
 
     def _dependencies(self) -> list[int]:
         """The applied effects of other replica IDs. No such effect is applied within a turn."""
@@ -131,12 +132,13 @@ def _stretches(effects: list[kinds.Effect]) -> list[list[kinds.Effect]]:
     found: list[list[kinds.Effect]] = []
     before = effects[0]
     kind: type[kinds.Effect] = type(before)
+    add_run, most = _ADD_RUN, BATCH_EFFECTS_MAX  # each is looked up in a dictionary
     low = 0
     for at, effect in enumerate(effects):
-        if type(effect) is not kind or kind is _ADD_RUN or at - low >= BATCH_EFFECTS_MAX:
+        if type(effect) is not kind or kind is add_run or at - low >= most:
             kind = type(effect)
             if at > low and (
-                at - low >= BATCH_EFFECTS_MAX
+                at - low >= most
                 or effect.local is not before.local
                 or _encoded(effect) is not None
                 or _encoded(before) is not None

@@ -312,6 +312,7 @@ class ClientConnection:
             self._region.scheduler.remove(self.go_on)
         self._region.close_session(session)
         self._clients.closed(self)
+        self._replies.left(self)
         # Free the memory now. Session and connection refer to each other: without this the memory
         # would be freed by the cycle collector, which runs rarely.
         session.connection = None

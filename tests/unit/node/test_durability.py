@@ -208,6 +208,40 @@ async def test_the_last_replies_of_a_long_turn_are_written_before_the_end(world:
     assert await client.is_closed()
 
 
+async def test_who_writes_alone_has_written_when_its_read_is_over(world: World) -> None:
+    await world.start("everysec")
+    client = await world.client()
+    assert await client.do("SET a 1") == b"OK"
+    (served,) = world.server.clients.connections
+    served.data_received(encode_command(["SET", "b", "1"]))
+    assert world.keys_on_disk() == {b"a", b"b"}  # the event loop has not run since
+    assert await client.reply() == b"OK"
+
+
+async def test_who_writes_in_one_turn_with_others_shares_their_write(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.start("everysec")
+    clients = await world.clients(3)
+    assert [await client.do("SET a 1") for client in clients] == [b"OK"] * 3
+    append, writes = OpLog.append, []
+
+    def count(log: OpLog, *data: bytes) -> None:
+        writes.append(len(data))
+        append(log, *data)
+
+    monkeypatch.setattr(OpLog, "append", count)
+    order = [*world.server.clients.connections]
+    counts = []
+    for _ in range(6):
+        for served in reversed(order):  # first the one that was alone in the turn before
+            served.data_received(encode_command(["SET", "a", "2"]))
+        assert [await client.reply() for client in clients] == [b"OK"] * 3
+        counts.append(len(writes))
+        writes.clear()
+    assert counts == [2, 1, 1, 1, 1, 1]
+
+
 async def test_client_reply_off_and_skip_stay_silent(world: World) -> None:
     await world.start()
     (client,) = await world.clients(1)

@@ -169,6 +169,7 @@ async def test_a_wait_that_is_over_does_not_tell_that_nothing_came(world: World)
     await world.start("everysec")
     writer, reader, unblocked, other = await world.clients(4)
     await writer.do("XADD s 1-0 f v")
+    await other.do("SET last 1")  # so the writer's next turn is not written before it is over
     ends = await connections(world, writer, reader, unblocked, other)
     world.disk.faults = [DiskFault("write", errno.ENOSPC, times=ALWAYS)]
     lines = (

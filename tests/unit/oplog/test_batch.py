@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from anabranch.effects import kinds
 from anabranch.keyspace.replica import Replica, replica_id_of
 from anabranch.oplog.batch import (
+    COMPRESSED,
     CONTINUES,
     HEADER_BYTES,
     LOCAL,
@@ -286,3 +287,12 @@ def test_other_regions_get_a_batch_in_one_piece() -> None:
     turn.effects += effects
     turn.next_number -= len(effects)
     assert b"".join(turn.drain_batches(1, whole=False)) == whole
+
+
+def test_a_short_turn_is_not_compressed_because_clients_wait_for_it() -> None:
+    turn = Turn(Replica.alone())
+    compressed = []
+    for count in (16, 200):
+        turn.effects += [kinds.Add(0, b"s", number, bytes(30), 1, False) for number in range(count)]
+        compressed.append(bool(decode_batch(turn.drain(1)).flags & COMPRESSED))
+    assert compressed == [False, True]
