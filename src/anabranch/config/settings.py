@@ -253,7 +253,7 @@ class Settings:
         "is only in memory.")
     oplog_compression: bool = row(YesNo(), "yes", "persistence",
         "Compress log and snapshots with zstd if that makes them smaller, turns of less than 4 KB "
-        "excepted; other regions get effects as they stand in the log.")
+        "of a server alone excepted; other regions get effects as they stand in the log.")
 
     busy_reply_threshold: int = row(Integer(), "5000", "scripts",
         "While a script runs for longer than this, other clients are answered BUSY; SCRIPT KILL "

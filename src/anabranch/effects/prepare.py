@@ -83,6 +83,8 @@ class Mode(NamedTuple):
     """The most bytes of entries that are added at once, and of an argument that is a name."""
     reserved_percent: Callable[[Settings], int]
     """Of ``maxmemory``, what is kept for entries that others add before they know of the limit."""
+    compressed_bytes_min: int
+    """Fewer bytes of effects are not compressed in the log."""
     is_numbered: bool
     """Whether effects have numbers, by which other regions know them."""
     rewrites: bool
@@ -726,6 +728,7 @@ _ALONE = Mode(
     create_stream=_create_alone,
     added_bytes_max=1 << 60,
     reserved_percent=lambda _: 0,
+    compressed_bytes_min=4096,  # less takes more processor time than writing what Redis would write
     is_numbered=False,
     rewrites=False,
     renews_members=False,
@@ -766,6 +769,7 @@ _AMONG = Mode(
     create_stream=_create_among,
     added_bytes_max=SENT_ARGUMENT_BYTES_MAX,
     reserved_percent=attrgetter("replication_oom_threshold_percent"),
+    compressed_bytes_min=512,  # other regions get what is in the log
     is_numbered=True,
     rewrites=True,
     renews_members=True,

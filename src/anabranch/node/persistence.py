@@ -70,7 +70,7 @@ class Persistence:
         """The exchange with other regions; None in a region alone."""
         self._storage: Storage | None = None
         self._manifest: ManifestFile | None = None
-        self._turn = Turn(region.replica)
+        self._turn = Turn(region.replica, region.effects.mode.compressed_bytes_min)
         region.effects.encode_ahead = self._encode_ahead
         region.acl.before_keeping = self._note_users
         self._end = 0  # the position of the next snapshot while there is no log

@@ -392,10 +392,6 @@ def effects_in(batch: Batch) -> list[kinds.Effect]:
 WORTHWHILE_BYTES: Final = 512
 """Below this the frame costs more than it saves."""
 
-WORTHWHILE_IN_LOG_BYTES: Final = 4096
-"""The same for a batch that clients wait for: compressing a pipeline of 16 XADD takes more
-processor time than writing it, and it is no longer than in an append-only file of Redis."""
-
 _LEVEL: Final = 1
 
 _SHORT_BYTES: Final = 4096

@@ -12,7 +12,7 @@ from anabranch.oplog.batch import (
     CONTINUES,
     LOCAL,
     UNIT_CONTINUES,
-    WORTHWHILE_IN_LOG_BYTES,
+    WORTHWHILE_BYTES,
     Compressor,
     batch_pieces,
     body_of,
@@ -32,12 +32,12 @@ BATCH_BYTES_MAX = 32 << 20  # not Final: tests of the compiled core lower it, to
 class Turn:
     """Effects in the order in which they were applied, and the number of the next one."""
 
-    def __init__(self, replica: Replica) -> None:
-        """``replica`` contains the replica ID of the effects."""
+    def __init__(self, replica: Replica, compressed_bytes_min: int = WORTHWHILE_BYTES) -> None:
+        """``replica`` contains the replica ID of the effects; fewer bytes are not compressed."""
         self._replica = replica
         self.next_number = 1  # of effects that concern other regions
         self.effects: list[kinds.Effect] = []
-        self._compressor = Compressor(WORTHWHILE_IN_LOG_BYTES)
+        self._compressor = Compressor(compressed_bytes_min)
 
     def _dependencies(self) -> list[int]:
         """The applied effects of other replica IDs. No such effect is applied within a turn."""

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.effects import kinds
+from anabranch.effects.prepare import mode_of
 from anabranch.keyspace.replica import Replica, replica_id_of
 from anabranch.oplog.batch import (
     COMPRESSED,
@@ -289,10 +290,12 @@ def test_other_regions_get_a_batch_in_one_piece() -> None:
     assert b"".join(turn.drain_batches(1, whole=False)) == whole
 
 
-def test_a_short_turn_is_not_compressed_because_clients_wait_for_it() -> None:
-    turn = Turn(Replica.alone())
+@pytest.mark.parametrize("region", [0, 3])
+def test_a_short_turn_is_compressed_only_where_other_regions_get_it(region: int) -> None:
+    replica = Replica(replica_id_of(region, 0), lambda: (100, 100))
+    turn = Turn(replica, mode_of(replica).compressed_bytes_min)
     compressed = []
-    for count in (16, 200):
+    for count in (2, 16, 200):
         turn.effects += [kinds.Add(0, b"s", number, bytes(30), 1, False) for number in range(count)]
         compressed.append(bool(decode_batch(turn.drain(1)).flags & COMPRESSED))
-    assert compressed == [False, True]
+    assert compressed == [False, region > 0, True]
