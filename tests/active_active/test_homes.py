@@ -463,3 +463,26 @@ def test_a_region_that_starts_knows_at_once_that_it_is_not_the_home(monkeypatch:
     for key in keys:
         with pytest.raises(hiredis.ReplyError, match="HOMED r1"):
             us.do("XREADGROUP", "GROUP", "g", "c", "STREAMS", key, ">")
+
+
+def test_a_home_that_was_removed_has_no_address() -> None:
+    mesh = Mesh(3)
+    node = mesh.nodes[1]
+    node.host.regions = node.exchange
+    node.do("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    node.do("AB.POLICY", "SET", "s", "GROUP", "g", "home-region", "3")
+    refused = ("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")
+    with pytest.raises(hiredis.ReplyError, match="HOMED r3 :0 consumer group"):
+        node.do(*refused)
+    node.do("AB.REGION", "REMOVE", "3", "FORCE")
+    for words in (
+        refused,
+        ("XAUTOCLAIM", "s", "g", "c", "0", "0"),
+        ("AB.HOME", "MOVE", "s", "GROUP", "g", "2"),
+    ):
+        with pytest.raises(hiredis.ReplyError, match="HOMED r3 - consumer group 'g' of 's'"):
+            node.do(*words)
+    shown = node.do("AB.HOME", "SHOW", "s", "GROUP", "g")
+    assert shown[shown.index(b"address") + 1] == b""
+    node.do("AB.HOME", "TAKE", "s", "GROUP", "g", "FORCE")
+    assert node.do(*refused) is None

@@ -101,7 +101,7 @@ class HostRegions(Protocol):
         """Figures of this region, by their names in INFO."""
 
     def address(self, region: int) -> str:
-        """The gossip address of a member, this region included."""
+        """The gossip address of a member, this region included; empty for other regions."""
 
     def feature_levels(self) -> dict[int, int]:
         """The feature level of each member, this region included, as far as it is known."""

@@ -30,6 +30,14 @@ def shown(name: bytes) -> bytes:
     return name.partition(b"\0")[0]
 
 
+def unknown_zone(name: bytes) -> bytes:
+    """Of AB.SCHEDULE."""
+    return (
+        b"ERR this server knows no time zone '%b': use a name of the tz database, like "
+        b"Europe/Berlin or UTC, and have the system's tzdata installed" % shown(name)[:64]
+    )
+
+
 def wrong_arity(full_name: str) -> CommandError:
     """``full_name`` is lower case; sub-commands are ``xgroup|create``."""
     return CommandError(f"ERR wrong number of arguments for '{full_name}' command")

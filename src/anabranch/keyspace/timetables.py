@@ -129,6 +129,8 @@ class Timetables:
         """By key and handle; also those that are gone, as long as some member may lack that."""
         self.handles: dict[bytes, dict[int, Deadlines[bytes]]] = {}
         """By key and owner: when to look at which handle."""
+        self.put_off: dict[bytes, Deadlines[bytes]] = {}
+        """By key: when what could not be added was due; it is looked at later."""
         self.due: dict[int, Deadlines[bytes]] = {}
         """By owner: when to look at which key."""
         self.additions: OrderedDict[Occurrence, Addition] = OrderedDict()
@@ -155,10 +157,10 @@ class Timetables:
         return None if known is None or known.at_ms == GONE_MS else known
 
     def earliest(self, key: bytes, count: int) -> list[tuple[int, bytes]]:
-        """When to look at so many entries of a key, and their handles, the earliest first."""
-        owners = self.handles.get(key, {}).values()
-        found = [each for deadlines in owners for each in deadlines.earliest(count)]
-        return sorted(found)[:count]
+        """When so many entries of a key are due, and their handles, the earliest first."""
+        places = [*self.handles.get(key, {}).values(), self.put_off.get(key, Deadlines())]
+        handles = {handle for each in places for _, handle in each.earliest(count)}
+        return sorted([(self.entries[key, each].at_ms, each) for each in handles])[:count]
 
     def count(self, key: bytes) -> int:
         """How many entries of a key there are."""
@@ -214,14 +216,27 @@ class Timetables:
             self.tombstones.pop(place, None)
         else:
             self.live -= 1
+            self._hasten(key, handle)
             self.handles[key][entry.owner].pop(handle)
             self._renew(key, entry.owner)
 
     def look(self, key: bytes, handle: bytes, at_ms: int) -> None:
         """Look at an entry at a time, or no more before: it may be later than it is due."""
-        owner = self.entries[key, handle].owner
-        self.handles.setdefault(key, {}).setdefault(owner, Deadlines())[handle] = at_ms
-        self._renew(key, owner)
+        entry = self.entries[key, handle]
+        if at_ms > entry.at_ms:
+            self.put_off.setdefault(key, Deadlines())[handle] = entry.at_ms
+        else:
+            self._hasten(key, handle)
+        self.handles.setdefault(key, {}).setdefault(entry.owner, Deadlines())[handle] = at_ms
+        self._renew(key, entry.owner)
+
+    def _hasten(self, key: bytes, handle: bytes) -> None:
+        """An entry is not put off, or no more."""
+        late = self.put_off.get(key)
+        if late is not None:
+            late.pop(handle, None)
+            if not late:
+                del self.put_off[key]
 
     def _renew(self, key: bytes, owner: int) -> None:
         """The key is looked at when the first of its entries is due."""
@@ -261,7 +276,7 @@ class Timetables:
         while self.handles:
             for deadlines in self.handles.popitem()[1].values():
                 yield from deadlines.freed()
-        for deadlines in self.due.values():
+        for deadlines in (*self.due.values(), *self.put_off.values()):
             yield from deadlines.freed()
 
     # -- other regions ------------------------------------------------------------------------
@@ -311,17 +326,24 @@ class Timetables:
     def check(self) -> None:
         """Assert every invariant."""
         due: dict[bytes, dict[int, set[bytes]]] = {}
+        late = sum(map(len, self.put_off.values()))
         for (key, handle), entry in self.entries.items():
             if entry.at_ms == GONE_MS:
                 assert (key, handle) in self.tombstones
             else:
                 due.setdefault(key, {}).setdefault(entry.owner, set()).add(handle)
-                assert self.handles[key][entry.owner][handle] >= entry.at_ms
+                look_ms = self.handles[key][entry.owner][handle]
+                assert look_ms >= entry.at_ms
+                if look_ms > entry.at_ms:
+                    assert self.put_off[key][handle] == entry.at_ms
+                    late -= 1
         found = {
             key: {owner: set(each) for owner, each in owners.items()}
             for key, owners in self.handles.items()
         }
         assert found == due
+        assert not late
+        assert all(self.put_off.values())
         assert self.live == len(self.entries) - len(self.tombstones)
         assert self.live == sum(map(self.count, self.handles))
         for key, owners in self.handles.items():

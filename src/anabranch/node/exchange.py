@@ -277,11 +277,14 @@ class Exchange:
         )
 
     def address(self, region: int) -> str:
-        """The gossip address of a member, as it was reported last."""
+        """The gossip address of a member, as it was reported last; empty for other regions."""
         if region == self._settings.region_id:
             me = self._self()
             return f"{me.host}:{me.port}"
-        return "{}:{}".format(*self.replicator.links.membership.address(region))
+        membership = self.replicator.links.membership
+        if not membership.is_member(region):
+            return ""
+        return "{}:{}".format(*membership.address(region))
 
     # -- for commands -------------------------------------------------------------------------
 

@@ -58,10 +58,7 @@ def _zone(name: bytes) -> tzinfo:
     try:
         return ZoneInfo(name.decode())
     except (KeyError, OSError, ValueError):
-        raise CommandError(
-            b"ERR this server knows no time zone '%b': use a name like Europe/Berlin or UTC, and "
-            b"have the system's tzdata installed" % texts.shown(name)[:64]
-        ) from None
+        raise CommandError(texts.unknown_zone(name)) from None
 
 
 def _objection(why: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,18 @@ def test_docs(harness: Harness) -> None:
         "token": b"ENTRIESREAD",
         "flags": [b"optional"],
     }
+
+
+@pytest.mark.parametrize("resp3", [False, True])
+def test_docs_of_a_name_are_made_once(resp3: bool) -> None:
+    """Made each time, they hold up all other clients for seconds."""
+    harness = Harness(resp3=resp3)
+    one, few = (harness.raw("COMMAND", "DOCS", *["xadd"] * count) for count in (1, 3))
+    assert few.count(one[4:]) == 3
+    started = time.process_time()
+    many = harness.raw("COMMAND", "DOCS", *["xadd", "nope"] * 10_000)
+    assert time.process_time() - started < 1
+    assert many == (b"%10000\r\n" if resp3 else b"*20000\r\n") + one[4:] * 10_000
 
 
 def test_unknown_subcommand_and_help(harness: Harness) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from anabranch.commands.server.info import human_bytes
@@ -22,6 +24,17 @@ def test_usage_is_a_number_or_null(server):
         assert server.error("MEMORY", "USAGE", "s", *options) == "ERR syntax error"
     text = "ERR value is not an integer or out of range"
     assert server.error("MEMORY", "USAGE", "s", "SAMPLES", "x") == text
+
+
+def test_options_are_read_in_time_that_follows_their_count(server):
+    """With the square of their count they take half a minute."""
+    server.do("XADD", "s", "*", "f", "v")
+    once = server.do("MEMORY", "USAGE", "s", "SAMPLES", "5")
+    started = time.process_time()
+    assert server.do("MEMORY", "USAGE", "s", *["SAMPLES", "5"] * 100_000) == once
+    assert time.process_time() - started < 1
+    many = ["SAMPLES", "5"] * 10
+    assert server.error("MEMORY", "USAGE", "s", *many, "SAMPLES") == "ERR syntax error"
 
 
 def test_stats_are_a_map(server):

@@ -115,6 +115,22 @@ def test_fields_of_any_bytes(s: Plans) -> None:
         ("s CRON '61 * * * *' f v", "ERR invalid cron line: bad minute. It has five fields"),
         ("s CRON '* * * * *' TZ Mars/Base f v", "ERR this server knows no time zone 'Mars/Base'"),
         ("s CRON '* * * * *' TZ ../etc/passwd f v", "ERR this server knows no time zone"),
+        *[
+            (f"s CRON '* * * * *' TZ {each} f v", f"no time zone '{each}': use a name of the tz")
+            for each in (
+                "localtime",
+                "posixrules",
+                "Factory",
+                "right/UTC",
+                "posix/UTC",
+                "UTC/",
+                "europe/Rome",
+                "Europe/../localtime",
+                "Europe",
+                "Europe/",
+                "tzdata.zi",
+            )
+        ],
         ("s CRON '* * * * *' MISSED never f v", "ERR MISSED is once, skip or all"),
         ("s CRON '* * * * *' IDMP p i f v", "ERR IDMP is for AT and IN"),
         ("s IN 5 TZ UTC f v", "ERR TZ and MISSED are for CRON"),
@@ -281,6 +297,30 @@ def test_a_key_of_another_type_is_tried_again(s: Plans) -> None:
     s.run("DEL s")
     s.passes(10_000)
     assert s.run("XLEN s") == 1
+
+
+def test_what_could_not_be_added_stands_before_what_is_due_later(s: Plans) -> None:
+    for handle, delay in ("b", 1000), ("a", 900), ("c", 6500), ("d", 6600):
+        s.run(f"AB.SCHEDULE s IN {delay} ID {handle} f v")
+    s.run("SET s x")
+    s.passes(6000)  # the next look at a and b is at 8000 or later
+    assert [row["handle"] for row in s.plans()] == ["a", "b", "c", "d"]
+    assert [as_map(row)["handle"] for row in s.run("AB.SCHEDULE LIST s COUNT 2")] == ["a", "b"]
+    s.run("AB.SCHEDULE CANCEL s b", "DEL s")
+    s.passes(3000)
+    assert s.plans() == []
+    assert s.run("XLEN s") == 3
+
+
+def test_an_entry_of_an_older_log_keeps_a_zone_that_is_refused_now(s: Plans) -> None:
+    s.run("AB.SCHEDULE s CRON '* * * * *' TZ Etc/UTC ID h f v")
+    timetables = s.region.keyspace.databases[0].timetables
+    entry = timetables.entries[b"s", b"h"]
+    assert entry.recurrence is not None
+    entry.recurrence = entry.recurrence._replace(zone=b"Factory")
+    s.passes(61_000)
+    assert s.run("XLEN s") == 1
+    assert s.plans()[0]["at"] == FIRST_MINUTE + 60_000
 
 
 def test_nothing_is_added_while_memory_is_short(s: Plans) -> None:

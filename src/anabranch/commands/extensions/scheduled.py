@@ -26,6 +26,21 @@ _LEVEL: Final = 3
 _END_MS: Final = 253_402_300_800_000
 """The end of the year 9999."""
 
+_ZONES: Final = frozenset(
+    b"""
+    CET CST6CDT Cuba EET EST EST5EDT Egypt Eire GB GB-Eire GMT GMT+0 GMT-0 GMT0 Greenwich HST
+    Hongkong Iceland Iran Israel Jamaica Japan Kwajalein Libya MET MST MST7MDT NZ NZ-CHAT Navajo
+    PRC PST8PDT Poland Portugal ROC ROK Singapore Turkey UCT UTC Universal W-SU WET Zulu
+    Africa/ America/ Antarctica/ Arctic/ Asia/ Atlantic/ Australia/ Brazil/ Canada/ Chile/ Etc/
+    Europe/ Indian/ Mexico/ Pacific/ US/
+    """.split()
+)
+"""The names of zones in the tz database: those without an area, and the areas of all others.
+
+What else the system has (``localtime``, ``posixrules``, ``right/UTC``) may mean something else in
+another region.
+"""
+
 _HANDLE_BYTES_MAX: Final = 256
 _OPTIONS: Final = {b"TZ": 1, b"MISSED": 1, b"IDMP": 2, b"ID": 1}
 """How many values each of them has."""
@@ -76,6 +91,8 @@ class _ScheduleOptions:
         if missed not in MISSED:
             raise CommandError("ERR MISSED is once, skip or all")
         zone = self._given.get(b"TZ", [b"UTC"])[0]
+        if b"".join(zone.partition(b"/")[:2]) not in _ZONES:
+            raise CommandError(texts.unknown_zone(zone))
         again = self.recurrence = Recurrence(b" ".join(line.split()), zone, MISSED.index(missed))
         first_ms = ctx.server.host.next_by_cron(again.cron, zone, ctx.now_ms)
         if first_ms is None:

@@ -20,8 +20,8 @@ from anabranch.engine.key_extraction import has_keys, keys_of
 from anabranch.engine.spec import Command, KeySpec
 from anabranch.errors import CommandError
 from anabranch.pattern import compile_glob
-from anabranch.resp.encode import array_header, integer
-from anabranch.resp.values import Map, SetReply, Status
+from anabranch.resp.encode import array_header, integer, map_header
+from anabranch.resp.values import SetReply, Status
 
 
 def _rows(ctx: Context) -> Iterator[Command]:
@@ -177,9 +177,11 @@ def _keys(ctx: Context, request: list[bytes]) -> list[tuple[bytes, str]]:
 
 def docs(ctx: Context, args: list[bytes]) -> bytes:
     """COMMAND DOCS [command-name ...]; unknown names are left out."""
-    return ctx.reply(
-        Map([(row.full_name, _docs(row)) for row in _named(ctx, args[2:]) if row is not None])
-    )
+    rows = [row for row in _named(ctx, args[2:]) if row is not None]
+    once = {row.full_name: row for row in rows}
+    shown = {name: ctx.reply(name) + ctx.reply(_docs(row)) for name, row in once.items()}
+    out = [map_header(len(rows), ctx.resp3), *[shown[row.full_name] for row in rows]]
+    return b"".join(out)
 
 
 def _docs(row: Command) -> dict[bytes, Any]:

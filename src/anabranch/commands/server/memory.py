@@ -22,14 +22,12 @@ _NEAR_LIMIT = 0.9
 def usage(ctx: Context, args: list[bytes]) -> bytes:
     """MEMORY USAGE key [SAMPLES count]; 0 samples measure everything."""
     samples = _SAMPLES_DEFAULT
-    options = args[3:]
-    while options:
-        if options[0].lower() != b"samples" or len(options) < 2:
+    for at in range(3, len(args), 2):
+        if args[at].lower() != b"samples" or at + 1 == len(args):
             raise CommandError(texts.SYNTAX)
-        samples = integer(options[1])
+        samples = integer(args[at + 1])
         if samples < 0:
             raise CommandError(texts.SYNTAX)
-        options = options[2:]
     key = args[2]
     value = ctx.lookup(key)
     if value is None:
