@@ -149,9 +149,9 @@ BUDGETS: Final[dict[Callable[[int], str], float]] = {
     add_trimmed: 37.5,
     add_idempotent: 40.5,
     add_by_content: 70,
-    read_range: 48.5,
-    read_back: 54,
-    group_read: 98,
+    read_range: 57,
+    read_back: 60.5,
+    group_read: 121,
     acknowledge: 48.5,
     delete: 86,
 }
