@@ -21,7 +21,7 @@ async def test_work_is_done_in_order_and_each_end_is_told_in_the_loop() -> None:
     for number in range(3):
         worker.submit(lambda number=number: (current_thread().name, number), note)  # type: ignore[misc]
     here = current_thread().name
-    assert [await ended.get() for _ in range(3)] == [(here, ("work", each)) for each in range(3)]
+    assert [await ended.get() for _ in range(3)] == [(here, ("work_0", each)) for each in range(3)]
     worker.close()
 
 
