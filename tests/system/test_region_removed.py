@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -183,6 +184,28 @@ def test_after_an_attempt_that_broke_off_the_rest_is_added(parted: Partition) ->
     assert done.returncode == 0, done.stderr
     assert "10 entries were added" in done.stdout
     assert parted.eu.xlen("s") == 251
+
+
+def test_a_region_that_joins_anew_passes_its_former_removal(tmp_path: Path) -> None:
+    """It gets all effects from the first one on, and its admission long after its removal."""
+    eu, us = regions_in(tmp_path, "eu", "us")
+    us.kill()
+    with client_of(eu) as client:
+        client.execute_command("AB.REGION", "REMOVE", "us", "FORCE")
+        pipe = client.pipeline(transaction=False)
+        for _ in range(5):
+            for _ in range(2000):
+                pipe.xadd("s", {"f": "v"})
+            pipe.execute()
+        shutil.rmtree(us.directory / "data")
+        us.start()
+        us.wait_for_writes()
+        with client_of(us) as there:
+            wait_until(has(there, 10_000), "it has all entries")
+            there.xadd("s", {"by": "us"})
+        wait_until(has(client, 10_001), "its writes arrive")
+        assert states(client) == {"us": "in_sync"}
+    assert '"region.removed"' not in us.log_text()
 
 
 def test_a_member_is_not_salvaged(tmp_path: Path) -> None:

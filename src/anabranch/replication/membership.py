@@ -41,6 +41,14 @@ class Membership:
         """Whether a region was a member and was removed."""
         return region in self._replica.removed and region not in self._replica.members
 
+    def is_left(self, *, is_behind: bool) -> bool:
+        """Whether this region was removed; ``is_behind`` if it lacks effects of the others.
+
+        Such a region may only have come to the removal of a former epoch: its admission follows.
+        """
+        own, removed = self.region, self._replica.removed
+        return self.was_removed(own) and not (is_behind and removed[own] < self._replica.epoch)
+
     def is_known(self, region: int) -> bool:
         """Whether effects of a region may exist: it is, or was, a member."""
         return region in self._replica.members or region in self._replica.removed

@@ -256,7 +256,7 @@ class Replicator:
         self.links.membership.learn(self._local.vector)
         self.sessions.follow_epochs(now_ms)
         self._remove_absent(now_ms)
-        self.sessions.follow_removals(now_ms)
+        self.sessions.follow_removals(now_ms, is_behind=not self.caught_up)
         self.sessions.end_silent(now_ms)
         self.sessions.end_if_set_back(now_ms)
         if not self.links.is_expelled and not self.links.is_set_back:

@@ -284,18 +284,19 @@ class Sessions:
                 self.refuse(session.link, Refusal(Reason.EPOCH, text), now_ms)
         self._receiver.drop_ended_epochs()
 
-    def follow_removals(self, now_ms: float) -> None:
+    def follow_removals(self, now_ms: float, *, is_behind: bool = False) -> None:
         """End sessions with removed regions, and all if this region was removed."""
         membership = self._links.membership
         if membership.notice_removals():
             self._receiver.drop_ended_epochs()
-        if membership.was_removed(self._links.region):
+        is_left = membership.is_left(is_behind=is_behind)
+        if is_left:
             self._links.expelled(f"region {self._links.region} was removed from the cluster")
         for session in self._links.up():
             if membership.was_removed(session.region):
                 text = f"region {session.region} was removed from the cluster"
                 self.refuse(session.link, Refusal(Reason.REMOVED, text), now_ms)
-            elif membership.was_removed(self._links.region):
+            elif is_left:
                 text = f"region {self._links.region} was removed from the cluster"
                 self.refuse(session.link, Refusal(Reason.STOPPING, text), now_ms)
 
