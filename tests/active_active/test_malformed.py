@@ -143,6 +143,32 @@ def test_a_malformed_batch_changes_nothing(arrays: list[list[object]]) -> None:
     assert before == (dict(replica.vector), list(node.region.keyspace.databases[0].remembered))
 
 
+@pytest.mark.parametrize("then", [("SADD", "s", "m"), ("SET", "s", "1"), ("RPUSH", "s", "i"), ()])
+def test_a_new_stream_goes_on_behind_the_positions_of_a_former_one(then: tuple[str, ...]) -> None:
+    eu, us = (mesh := Mesh(2)).nodes.values()
+    for _ in range(3):
+        us.do("XADD", "s", "*", "f", "v")
+    us.do("DEL", "s")
+    if then:
+        us.do(*then)
+    for _ in range(3):  # until each knows that the other one knows, and the stream is forgotten
+        mesh.settle()
+        for node in (eu, us):
+            node.sync()
+            node.tick()
+    replica, database = eu.region.replica, eu.region.keyspace.databases[0]
+    (former,) = database.last_positions.of(b"s")
+    assert former.replica_id == 2
+    below, behind = (
+        Batch(2, replica.vector[2] + 1, 1, 1, 0, 0, [add(position=position)], {})
+        for position in (former.position - 1, former.position)
+    )
+    with pytest.raises(EffectFormatError):
+        eu.region.merging.apply([below])
+    eu.region.merging.apply([behind])
+    assert eu.do("XLEN", "s") == 1
+
+
 def test_what_those_batches_are_made_of_is_applied() -> None:
     node = Mesh(2).nodes[1]
     arrays = [

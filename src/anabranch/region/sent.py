@@ -23,6 +23,7 @@ from anabranch.effects.codec import (
     numbers_of,
     total_numbers,
 )
+from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import REGION_MAX
 from anabranch.keyspace.timetables import GONE_MS, MISSED
@@ -212,16 +213,22 @@ class SentUnit:
     def _end(self, db: int, key: bytes) -> _KeyEnd:
         end = self._ends.get((db, key))
         if end is None:
-            database = self._keyspace.databases[db]
-            stream = database.values.get(key) or database.remembered.get(key)
-            log = stream.logs.get(self._replica_id) if type(stream) is Stream else None
-            if log is None:
-                end = _KeyEnd()
-            else:
-                newest = -1 if log.tail is None else log.tail.ids[-1]
-                end = _KeyEnd(log.next_position, log.base, newest)
-            self._ends[db, key] = end
+            end = self._ends[db, key] = self._known_end(self._keyspace.databases[db], key)
         return end
+
+    def _known_end(self, database: Database, key: bytes) -> _KeyEnd:
+        """The end that is known before the unit; a new stream goes on where a former one ended."""
+        value = database.values.get(key) or database.remembered.get(key)
+        if type(value) is Stream:
+            log = value.logs.get(self._replica_id)
+            if log is None:
+                return _KeyEnd()
+            newest = -1 if log.tail is None else log.tail.ids[-1]
+            return _KeyEnd(log.next_position, log.base, newest)
+        for end in database.last_positions.of(key):
+            if end.replica_id == self._replica_id:
+                return _KeyEnd(end.position, end.position)
+        return _KeyEnd()
 
     def _delete(self, effect: kinds.Delete) -> None:
         """The key was deleted: its entries are gone; positions begin where the effect says."""
