@@ -221,6 +221,8 @@ async def test_who_writes_alone_has_written_when_its_read_is_over(world: World) 
 async def test_who_writes_in_one_turn_with_others_shares_their_write(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # No sync meanwhile, which would be noted by a write of its own.
+    monkeypatch.setitem(cast("dict[str, float]", durability.SYNC_EVERY_S), "everysec", 3600)
     await world.start("everysec")
     clients = await world.clients(3)
     assert [await client.do("SET a 1") for client in clients] == [b"OK"] * 3
@@ -231,7 +233,7 @@ async def test_who_writes_in_one_turn_with_others_shares_their_write(
         append(log, *data)
 
     monkeypatch.setattr(OpLog, "append", count)
-    order = [*world.server.clients.connections]
+    order = sorted(world.server.clients.connections, key=lambda each: each.session.id)
     counts = []
     for _ in range(6):
         for served in reversed(order):  # first the one that was alone in the turn before
@@ -557,7 +559,7 @@ async def test_after_a_failed_sync_in_the_background_reads_of_other_keys_go_on(
     monkeypatch.setitem(cast("dict[str, float]", durability.SYNC_EVERY_S), "everysec", 0.01)
     await world.start("everysec", hz=100)
     (client,) = await world.clients(1)
-    assert await client.do("SET a v PX 300") == b"OK"
+    assert await client.do("SET a v EX 60") == b"OK"
     await until(lambda: world.server.durability.unsynced_bytes == 0)
     world.disk.faults = [DiskFault("sync", errno.EIO)]
     assert await client.do("SET b v") == b"OK"
@@ -565,6 +567,8 @@ async def test_after_a_failed_sync_in_the_background_reads_of_other_keys_go_on(
     assert "MISCONF" in str(await client.do("SET a w"))
     assert await client.do("GET a") == b"v"
     assert "this cannot be read until a restart" in str(await client.do("GET b"))
+    minute_later = world.server.region.clock.now_us() * 1000 + 61_000_000_000
+    monkeypatch.setattr(world.server.region.clock, "_time_ns", lambda: minute_later)
     await until(lambda: b"a" not in world.server.region.keyspace.databases[0].values)
     assert await client.do("GET a") is None
     assert await client.do("PING") == b"PONG"
