@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -225,10 +226,20 @@ def test_ctrl_c_stops_all_regions_in_good_order(terminal: Terminal) -> None:
     assert kept
 
 
+SLOW_START = """
+import sys, time
+if "serve" in sys.orig_argv:
+    time.sleep(600)
+"""
+
+
 @pytest.mark.usefixtures("hangups")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ended_while_it_starts_it_leaves_no_region(terminal: Terminal, number: int) -> None:
     """A region that has not got its directory yet is ended, too."""
+    (terminal.directory / "sitecustomize.py").write_text(SLOW_START)
+    paths = [str(terminal.directory), terminal.environment.get("PYTHONPATH", "")]
+    terminal.environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     ports = ["--port", str(terminal.port), "--http-port", "0"]
     process = subprocess.Popen(
         terminal.line("up", *ports), stderr=subprocess.PIPE, text=True, env=terminal.environment
