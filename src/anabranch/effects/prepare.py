@@ -84,7 +84,7 @@ class Mode(NamedTuple):
     reserved_percent: Callable[[Settings], int]
     """Of ``maxmemory``, what is kept for entries that others add before they know of the limit."""
     compressed_bytes_min: int
-    """Fewer bytes of effects are not compressed in the log."""
+    """Effects of fewer bytes are not compressed in the log, even if it would pay; 0: no limit."""
     is_numbered: bool
     """Whether effects have numbers, by which other regions know them."""
     rewrites: bool
@@ -769,7 +769,7 @@ _AMONG = Mode(
     create_stream=_create_among,
     added_bytes_max=SENT_ARGUMENT_BYTES_MAX,
     reserved_percent=attrgetter("replication_oom_threshold_percent"),
-    compressed_bytes_min=512,  # other regions get what is in the log
+    compressed_bytes_min=0,  # other regions get what is in the log
     is_numbered=True,
     rewrites=True,
     renews_members=True,

@@ -31,7 +31,7 @@ def shown(name: bytes) -> bytes:
 
 
 def unknown_zone(name: bytes) -> bytes:
-    """Of AB.SCHEDULE."""
+    """The error for the name of a zone that AB.SCHEDULE does not take."""
     return (
         b"ERR this server knows no time zone '%b': use a name of the tz database, like "
         b"Europe/Berlin or UTC, and have the system's tzdata installed" % shown(name)[:64]

@@ -407,10 +407,10 @@ _SAMPLE_BYTES: Final = 8 * 1024
 
 
 class Compressor:
-    """Compresses bodies of ``least`` bytes or more."""
+    """Compresses bodies that are long enough for it to pay, and no shorter than ``least`` bytes."""
 
-    def __init__(self, least: int = WORTHWHILE_BYTES) -> None:
-        self._least = least
+    def __init__(self, least: int = 0) -> None:
+        self._least = max(least, WORTHWHILE_BYTES)
         self._frames = zstd.FrameCompressor(_LEVEL)
         self._short_frames = zstd.FrameCompressor(_SHORT_LEVEL)
 

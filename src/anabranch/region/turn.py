@@ -12,7 +12,6 @@ from anabranch.oplog.batch import (
     CONTINUES,
     LOCAL,
     UNIT_CONTINUES,
-    WORTHWHILE_BYTES,
     Compressor,
     batch_pieces,
     body_of,
@@ -32,7 +31,7 @@ BATCH_BYTES_MAX = 32 << 20  # not Final: tests of the compiled core lower it, to
 class Turn:
     """Effects in the order in which they were applied, and the number of the next one."""
 
-    def __init__(self, replica: Replica, compressed_bytes_min: int = WORTHWHILE_BYTES) -> None:
+    def __init__(self, replica: Replica, compressed_bytes_min: int = 0) -> None:
         """``replica`` contains the replica ID of the effects; fewer bytes are not compressed."""
         self._replica = replica
         self.next_number = 1  # of effects that concern other regions
