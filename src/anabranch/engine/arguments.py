@@ -5,7 +5,7 @@ Hot commands read their argument lists themselves; these are the common function
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from anabranch.engine import texts
@@ -95,6 +95,24 @@ def natural(raw: bytes, text: str = texts.NOT_POSITIVE) -> int:
     if value < 0:
         raise CommandError(text)
     return value
+
+
+def options_of(
+    words: Sequence[bytes], widths: Mapping[bytes, int], refusal: bytes = texts.SYNTAX.encode()
+) -> Iterator[tuple[bytes, list[bytes]]]:
+    """The options of a request, from left to right: each one's name in capitals, and its values.
+
+    ``widths`` says how many values each has. Another word, or a name with too few values behind it,
+    is refused by ``refusal``, in which ``%b`` stands for the word.
+    """
+    at = 0
+    while at < len(words):
+        name = words[at].upper()
+        begin = at + 1
+        at = begin + widths.get(name, len(words))
+        if at > len(words):
+            raise CommandError(refusal.replace(b"%b", texts.shown(words[begin - 1])))
+        yield name, list(words[begin:at])
 
 
 def listed_count(words: Sequence[bytes]) -> int:

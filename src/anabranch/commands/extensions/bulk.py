@@ -24,7 +24,7 @@ from anabranch.commands.stream.options import check_trim, trim_stream, trim_thre
 from anabranch.effects import kinds
 from anabranch.effects.codec import SENT_ARGUMENT_BYTES_MAX
 from anabranch.engine import texts
-from anabranch.engine.arguments import integer
+from anabranch.engine.arguments import integer, options_of
 from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.keyspace.last_positions import ends_of
@@ -372,17 +372,14 @@ def _is_whole(block: Block, count: int) -> bool:
 def _export_options(args: list[bytes]) -> tuple[int, int]:
     """The limit in bytes, and the number of the codec."""
     bytes_max, codec = EXPORT_BYTES_DEFAULT, _NONE
-    for at in range(5, len(args), 2):
-        word = args[at].upper()
-        if word == b"MAXBYTES" and at + 1 < len(args):
-            bytes_max = min(integer(args[at + 1]), EXPORT_BYTES_MAX)
-        elif word == b"CODEC" and at + 1 < len(args):
-            found = _CODECS.get(args[at + 1].upper())
+    for name, values in options_of(args[5:], {b"MAXBYTES": 1, b"CODEC": 1}):
+        if name == b"MAXBYTES":
+            bytes_max = min(integer(values[0]), EXPORT_BYTES_MAX)
+        else:
+            found = _CODECS.get(values[0].upper())
             if found is None:
                 raise CommandError(_NO_CODEC)
             codec = found
-        else:
-            raise CommandError(texts.SYNTAX)
     return bytes_max, codec
 
 

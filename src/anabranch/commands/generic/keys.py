@@ -10,7 +10,7 @@ from collections.abc import Callable
 from anabranch.effects import kinds
 from anabranch.effects.prepare import rewriting
 from anabranch.engine import texts
-from anabranch.engine.arguments import int32, integer_or_none
+from anabranch.engine.arguments import int32, integer_or_none, options_of
 from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import PLAIN, RAW, ListValue, SetValue, StringValue, Value
@@ -157,17 +157,11 @@ def copy(ctx: Context, args: list[bytes]) -> bytes | None:
     """Bind another key to an independent copy of a value."""
     index = ctx.db.index
     replace = False
-    position = 3
-    while position < len(args):
-        word = args[position].upper()
-        if word == b"REPLACE":
+    for name, values in options_of(args[3:], {b"REPLACE": 0, b"DB": 1}):
+        if name == b"REPLACE":
             replace = True
-        elif word == b"DB" and position + 1 < len(args):
-            position += 1
-            index = database_index(ctx, args[position])
         else:
-            raise CommandError(texts.SYNTAX)
-        position += 1
+            index = database_index(ctx, values[0])
     key, target = args[1], args[2]
     if key == target and index == ctx.db.index:
         raise CommandError(_SAME_OBJECTS)

@@ -8,7 +8,7 @@ from anabranch.commands.generic.values import read_as, write_as
 from anabranch.effects import kinds
 from anabranch.engine import texts
 from anabranch.engine.arguments import integer as integer_argument
-from anabranch.engine.arguments import natural, symmetric
+from anabranch.engine.arguments import natural, options_of, symmetric
 from anabranch.engine.context import Context
 from anabranch.engine.spec import CommandFunction
 from anabranch.errors import CommandError
@@ -192,21 +192,15 @@ class _PositionSearch:
         self.rank = 1
         self.count: int | None = None
         self.max_length = 0
-        for index in range(0, len(words), 2):
-            word = words[index].upper()
-            if index + 1 == len(words):
-                raise CommandError(texts.SYNTAX)
-            raw = words[index + 1]
-            if word == b"RANK":
-                self.rank = symmetric(raw)
+        for name, values in options_of(words, {b"RANK": 1, b"COUNT": 1, b"MAXLEN": 1}):
+            if name == b"RANK":
+                self.rank = symmetric(values[0])
                 if not self.rank:
                     raise CommandError(_ZERO_RANK)
-            elif word == b"COUNT":
-                self.count = natural(raw, "ERR COUNT can't be negative")
-            elif word == b"MAXLEN":
-                self.max_length = natural(raw, "ERR MAXLEN can't be negative")
+            elif name == b"COUNT":
+                self.count = natural(values[0], "ERR COUNT can't be negative")
             else:
-                raise CommandError(texts.SYNTAX)
+                self.max_length = natural(values[0], "ERR MAXLEN can't be negative")
 
 
 def lpos(ctx: Context, args: list[bytes]) -> bytes:

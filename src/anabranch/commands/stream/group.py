@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from anabranch.commands.stream.options import group_in
 from anabranch.effects import kinds
-from anabranch.engine.arguments import id_argument, integer
+from anabranch.engine.arguments import id_argument, integer, options_of
 from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, ONE, ZERO
@@ -23,30 +25,24 @@ _SET_ID_ARGS_MAX = 7
 """More arguments mean an option given twice. Redis counts them after looking up the key."""
 
 
-def _wrong_form(args: list[bytes]) -> CommandError:
-    return CommandError(
-        b"ERR unknown subcommand or wrong number of arguments for '%b'. Try XGROUP HELP." % args[1]
-    )
+_WRONG_FORM: Final = (
+    b"ERR unknown subcommand or wrong number of arguments for '%b'. Try XGROUP HELP."
+)
 
 
 def _start_and_read(args: list[bytes], *, mkstream_allowed: bool) -> tuple[bool, int | None]:
     """``[MKSTREAM] [ENTRIESREAD n]`` behind the ID: whether to create, and entries-read."""
     mkstream = False
     entries_read: int | None = None
-    index = 5
-    while index < len(args):
-        word = args[index].upper()
-        if word == b"MKSTREAM" and mkstream_allowed:
+    widths = {b"MKSTREAM": 0, b"ENTRIESREAD": 1} if mkstream_allowed else {b"ENTRIESREAD": 1}
+    for option, values in options_of(args[5:], widths, _WRONG_FORM % args[1]):
+        if option == b"MKSTREAM":
             mkstream = True
-            index += 1
-        elif word == b"ENTRIESREAD" and index + 1 < len(args):
-            value = integer(args[index + 1])
+        else:
+            value = integer(values[0])
             if value < -1:
                 raise CommandError("ERR value for ENTRIESREAD must be positive or -1")
             entries_read = None if value == -1 else value
-            index += 2
-        else:
-            raise _wrong_form(args)
     return mkstream, entries_read
 
 
@@ -70,7 +66,7 @@ def create(ctx: Context, args: list[bytes]) -> bytes:
     if stream is None and not mkstream:
         raise CommandError(_KEY_NEEDED)
     if len(args) > _CREATE_ARGS_MAX:
-        raise _wrong_form(args)
+        raise CommandError(_WRONG_FORM % args[1])
     start: int | None
     if raw == b"$":
         start = None  # with several regions: whatever this one has not seen, whatever its ID
@@ -103,7 +99,7 @@ def set_id(ctx: Context, args: list[bytes]) -> bytes:
     _, entries_read = _start_and_read(args, mkstream_allowed=False)
     stream, _ = _existing_group(ctx, args)
     if len(args) > _SET_ID_ARGS_MAX:
-        raise _wrong_form(args)
+        raise CommandError(_WRONG_FORM % args[1])
     raw = args[4]
     last_id: int | None
     if raw == b"$":

@@ -15,6 +15,7 @@ from anabranch.engine.arguments import (
     id_list_steps,
     integer,
     integer_or_none,
+    options_of,
 )
 from anabranch.engine.context import Context
 from anabranch.engine.holding import still_held, use_name
@@ -239,35 +240,32 @@ def _claim_ids(args: list[bytes]) -> list[int]:
     return ids
 
 
-def _claim_options(args: list[bytes], index: int, now_ms: int) -> _ClaimOptions:
-    options = _ClaimOptions()
-    while index < len(args):
-        word = args[index].upper()
-        more = index + 1 < len(args)
-        if word == b"FORCE":
-            options.force = True
-        elif word == b"JUSTID":
-            options.justid = True
-        elif word in (b"IDLE", b"TIME", b"RETRYCOUNT") and more:
-            value = integer(
-                args[index + 1], f"ERR Invalid {word.decode()} option argument for XCLAIM"
-            )
-            if word == b"IDLE":
-                options.delivery_ms = now_ms - value
-            elif word == b"TIME":
-                options.delivery_ms = value
-            else:
-                options.retry_count = value
-            index += 1
-        elif word == b"LASTID" and more:
-            options.last_id = id_argument(args[index + 1])
-            index += 1
+_CLAIM: Final = {
+    **dict.fromkeys((b"FORCE", b"JUSTID"), 0),
+    **dict.fromkeys((b"IDLE", b"TIME", b"RETRYCOUNT", b"LASTID"), 1),
+}
+
+
+def _claim_options(words: list[bytes], now_ms: int) -> _ClaimOptions:
+    claim = _ClaimOptions()
+    for name, values in options_of(words, _CLAIM, b"ERR Unrecognized XCLAIM option '%b'"):
+        if name == b"FORCE":
+            claim.force = True
+        elif name == b"JUSTID":
+            claim.justid = True
+        elif name == b"LASTID":
+            claim.last_id = id_argument(values[0])
         else:
-            raise CommandError(b"ERR Unrecognized XCLAIM option '%b'" % texts.shown(args[index]))
-        index += 1
-    if options.delivery_ms is not None and not 0 <= options.delivery_ms <= now_ms:
-        options.delivery_ms = now_ms
-    return options
+            value = integer(values[0], f"ERR Invalid {name.decode()} option argument for XCLAIM")
+            if name == b"IDLE":
+                claim.delivery_ms = now_ms - value
+            elif name == b"TIME":
+                claim.delivery_ms = value
+            else:
+                claim.retry_count = value
+    if claim.delivery_ms is not None and not 0 <= claim.delivery_ms <= now_ms:
+        claim.delivery_ms = now_ms
+    return claim
 
 
 def _min_idle(raw: bytes, command: str) -> int:
@@ -281,10 +279,10 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
     _check_home(ctx, key, name, group)
     min_idle = _min_idle(args[4], "XCLAIM")
     ids = _claim_ids(args)
-    options = _claim_options(args, 5 + len(ids), ctx.now_ms)
+    asked = _claim_options(args[5 + len(ids) :], ctx.now_ms)
     db = ctx.db.index
-    if options.last_id > group.progress.last_delivered_id:
-        ctx.emit(kinds.AdvanceGroup(db, key, name, options.last_id))
+    if asked.last_id > group.progress.last_delivered_id:
+        ctx.emit(kinds.AdvanceGroup(db, key, name, asked.last_id))
         ctx.changes += 1
     _settle(stream, group)
     claim = _Claim(ctx, key, name, group, consumer)
@@ -302,20 +300,20 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
         for found, entry in candidates:
             if found is None:
                 continue
-            if entry is None and (not options.force or _must_wait(stream, group, found)):
+            if entry is None and (not asked.force or _must_wait(stream, group, found)):
                 continue
             if entry is not None and not _is_idle(place, entry, consumer, ctx.now_ms, min_idle):
                 continue
-            if entry is not None and options.delivers and _gives_up(group, entry):
+            if entry is not None and asked.delivers and _gives_up(group, entry):
                 too_often.append(entry)
                 continue
             before = 1 if entry is None else entry.delivery_count
-            if options.retry_count is not None and options.retry_count >= 0:
-                count = options.retry_count
+            if asked.retry_count is not None and asked.retry_count >= 0:
+                count = asked.retry_count
             else:
-                count = before if options.justid else min(before + 1, MAX_DELIVERIES)
-            delivery_ms = ctx.now_ms if options.delivery_ms is None else options.delivery_ms
-            claim.add(found, entry_id, delivery_ms, count, justid=options.justid)
+                count = before if asked.justid else min(before + 1, MAX_DELIVERIES)
+            delivery_ms = ctx.now_ms if asked.delivery_ms is None else asked.delivery_ms
+            claim.add(found, entry_id, delivery_ms, count, justid=asked.justid)
     claimed = claim.reply()
     _settle(stream, group)  # while what FORCE has made pending exists
     if too_often:
@@ -496,22 +494,16 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
 def _autoclaim_options(args: list[bytes]) -> tuple[int, bool]:
     count = AUTOCLAIM_COUNT
     justid = False
-    index = 6
-    while index < len(args):
-        word = args[index].upper()
-        if word == b"COUNT" and index + 1 < len(args):
-            value = integer_or_none(args[index + 1])
-            if value is None or not 0 < value <= (1 << 63) // 16 - 1:
-                raise CommandError("ERR COUNT must be > 0")
-            if value > AUTOCLAIM_COUNT_MAX:
-                raise CommandError(
-                    "ERR Insufficient memory, failed allocating transient memory, COUNT too high."
-                )
-            count = value
-            index += 2
-        elif word == b"JUSTID":
+    for name, values in options_of(args[6:], {b"COUNT": 1, b"JUSTID": 0}):
+        if name == b"JUSTID":
             justid = True
-            index += 1
-        else:
-            raise CommandError(texts.SYNTAX)
+            continue
+        value = integer_or_none(values[0])
+        if value is None or not 0 < value <= (1 << 63) // 16 - 1:
+            raise CommandError("ERR COUNT must be > 0")
+        if value > AUTOCLAIM_COUNT_MAX:
+            raise CommandError(
+                "ERR Insufficient memory, failed allocating transient memory, COUNT too high."
+            )
+        count = value
     return count, justid

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch.effects import kinds
 from anabranch.engine import texts
-from anabranch.engine.arguments import id_argument, integer
+from anabranch.engine.arguments import id_argument, integer, options_of
 from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK
@@ -20,32 +20,25 @@ def _existing(ctx: Context, key: bytes) -> Stream:
     return stream
 
 
-def _configure(ctx: Context, key: bytes, options: list[bytes], prefix: str) -> bytes:
+def _configure(ctx: Context, key: bytes, words: list[bytes], prefix: str) -> bytes:
     """Read ``[DURATION s] [MAXSIZE n]`` with the spelling's prefix, left to right; apply both."""
     stream = _existing(ctx, key)
-    given: dict[str, int] = {}
-    index = 0
-    while index < len(options):
-        word = options[index].upper()
-        name = {
-            f"{prefix}DURATION".encode(): "DURATION",
-            f"{prefix}MAXSIZE".encode(): "MAXSIZE",
-        }.get(word)
-        if name is None or index + 1 == len(options):
-            raise CommandError(texts.SYNTAX)
-        if name in given:
-            raise CommandError(f"ERR {prefix}{name} specified multiple times")
-        value = integer(options[index + 1])
-        top, unit = (DURATION_MAX_S, "seconds") if name == "DURATION" else (MAXSIZE_MAX, "entries")
+    given: dict[bytes, int] = {}
+    of_time, of_size = f"{prefix}DURATION".encode(), f"{prefix}MAXSIZE".encode()
+    for option, values in options_of(words, {of_time: 1, of_size: 1}):
+        name = option.decode()
+        if option in given:
+            raise CommandError(f"ERR {name} specified multiple times")
+        value = integer(values[0])
+        top, unit = (DURATION_MAX_S, "seconds") if option == of_time else (MAXSIZE_MAX, "entries")
         if not 1 <= value <= top:
-            raise CommandError(f"ERR {prefix}{name} must be between 1 and {top} {unit}")
-        given[name] = value
-        index += 2
+            raise CommandError(f"ERR {name} must be between 1 and {top} {unit}")
+        given[option] = value
     if not given:
         raise CommandError("ERR At least one parameter must be specified")
     producers = stream.producers
-    duration = given.get("DURATION", producers.duration_s)
-    maxsize = given.get("MAXSIZE", producers.maxsize)
+    duration = given.get(of_time, producers.duration_s)
+    maxsize = given.get(of_size, producers.maxsize)
     if (duration, maxsize) != (producers.duration_s, producers.maxsize):
         ctx.emit(kinds.ConfigureProducers(ctx.db.index, key, duration, maxsize))
         ctx.changes += 1

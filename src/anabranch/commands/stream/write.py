@@ -14,7 +14,7 @@ from anabranch.commands.stream.options import (
 )
 from anabranch.effects import kinds
 from anabranch.engine import texts
-from anabranch.engine.arguments import id_argument, id_list, id_list_steps, integer
+from anabranch.engine.arguments import id_argument, id_list, id_list_steps, integer, options_of
 from anabranch.engine.context import Context
 from anabranch.engine.holding import still_held
 from anabranch.errors import CommandError
@@ -255,23 +255,18 @@ def xsetid(ctx: Context, args: list[bytes]) -> bytes:
     last_id = id_argument(args[2])
     entries_added: int | None = None
     max_deleted: int | None = None
-    index = 3
-    while index < len(args):
-        word = args[index].upper()
-        if word == b"ENTRIESADDED" and index + 1 < len(args):
-            entries_added = integer(args[index + 1])
+    for name, values in options_of(args[3:], {b"ENTRIESADDED": 1, b"MAXDELETEDID": 1}):
+        if name == b"ENTRIESADDED":
+            entries_added = integer(values[0])
             if entries_added < 0:
                 raise CommandError("ERR entries_added must be positive")
-        elif word == b"MAXDELETEDID" and index + 1 < len(args):
-            max_deleted = id_argument(args[index + 1])
+        else:
+            max_deleted = id_argument(values[0])
             if last_id < max_deleted:
                 raise CommandError(
                     "ERR The ID specified in XSETID is smaller than the provided "
                     "max_deleted_entry_id"
                 )
-        else:
-            raise CommandError(texts.SYNTAX)
-        index += 2
     stream = ctx.stream(args[1])
     if stream is None:
         raise CommandError(texts.NO_SUCH_KEY)
