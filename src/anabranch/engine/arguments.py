@@ -127,6 +127,16 @@ def listed_count(words: Sequence[bytes]) -> int:
     return given
 
 
+def timeout_argument(raw: bytes, now_ms: int = 0) -> int:
+    """The time to wait in milliseconds, 0 for ever; ``now_ms`` if it must end in 64 bits."""
+    timeout_ms = integer(raw, "ERR timeout is not an integer or out of range")
+    if timeout_ms < 0:
+        raise CommandError("ERR timeout is negative")
+    if now_ms + timeout_ms > _INT_MAX:
+        raise CommandError("ERR timeout is out of range")
+    return timeout_ms
+
+
 def symmetric(raw: bytes) -> int:
     """A signed 64-bit decimal whose negative fits into 64 bits as well."""
     value = integer(raw)

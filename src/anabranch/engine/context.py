@@ -210,7 +210,7 @@ class Context:
         self,
         keys: Sequence[bytes],
         args: list[bytes],
-        deadline_ms: int,
+        timeout_ms: int,
         wants: Condition | list[int],
         timeout_reply: bytes,
         *,
@@ -220,6 +220,7 @@ class Context:
     ) -> None:
         """Make the connection wait for keys; the command function then returns None.
 
+        A wait of 0 ms never ends by itself.
         ``wants`` is a condition, or for each key the ID after which a stream must have an entry.
         ``args`` is what runs again when a key is signalled (``$`` already resolved), ``request``
         the same in parsed form, for the command. A command that runs again and calls this once
@@ -231,6 +232,7 @@ class Context:
             if recheck_ms and not self.now_ms < waiter.recheck_ms < recheck_ms:
                 waiters.recheck_at(waiter, recheck_ms)  # the earlier one may be for another key
             return
+        deadline_ms = self.now_ms + timeout_ms if timeout_ms else 0
         if deadline_ms and self.clock.now_us() > self.now_ms * 1000:
             deadline_ms += 1  # the present time was rounded down, and no wait may end too early
         session = self.session
@@ -253,6 +255,19 @@ class Context:
         session.waiter = waiter
         waiters.enqueue(waiter)
 
+    def wait_for(
+        self,
+        conditions: dict[Waiter, Any],
+        condition: Any,
+        args: list[bytes],
+        timeout_ms: int,
+        timeout_reply: bytes,
+    ) -> None:
+        """Make the connection wait for something beside keys, in one of the tables of ``waits``."""
+        self.block([], args, timeout_ms, _never, timeout_reply)
+        if self.session.waiter is not None:
+            self.session.waiter.wait_for(conditions, condition)
+
     def outcome(self, args: list[bytes], begin: Callable[[], _I]) -> _I | None:
         """The result of an inquiry; None as long as the connection has to wait for it.
 
@@ -261,9 +276,7 @@ class Context:
         if self.waiter is None:
             inquiry = begin()
             if not inquiry.is_done:
-                self.block([], args, 0, _never, OK)
-                assert self.session.waiter is not None
-                self.session.waiter.wait_for(self.waits.inquiries, inquiry)
+                self.wait_for(self.waits.inquiries, inquiry, args, 0, OK)
                 return None
         else:
             inquiry = cast(_I, self.waits.inquiries[self.waiter])  # begun by this command

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final, NoReturn
 
 from anabranch.engine import texts
-from anabranch.engine.arguments import integer, options_of
+from anabranch.engine.arguments import integer, options_of, timeout_argument
 from anabranch.engine.client_list import client_type, client_type_argument, describe
 from anabranch.engine.context import Context
 from anabranch.engine.help import wrong_subcommand
@@ -17,7 +17,6 @@ from anabranch.resp.encode import OK, ONE, ZERO, bulk, null, verbatim
 from anabranch.resp.encode import integer as integer_reply
 from anabranch.resp.values import SetReply
 
-_NOT_TIMEOUT = "ERR timeout is not an integer or out of range"
 _NO_TRACKING = "ERR Client tracking is not supported by this server"
 _NOT_TRACKED = (
     "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or "
@@ -131,9 +130,7 @@ def pause(ctx: Context, args: list[bytes]) -> bytes:
     mode = args[3].lower() if len(args) == 4 else b"all"
     if mode not in (b"write", b"all"):
         raise CommandError("ERR CLIENT PAUSE mode must be WRITE or ALL")
-    timeout_ms = integer(args[2], _NOT_TIMEOUT)
-    if timeout_ms < 0:
-        raise CommandError("ERR timeout is negative")
+    timeout_ms = timeout_argument(args[2])
     if timeout_ms == 0:
         return OK
     dispatcher = ctx.server.dispatcher

@@ -203,8 +203,7 @@ def offsets(ctx: Context, args: list[bytes]) -> bytes | None:
         return reply
     if ctx.waiter is not None:
         ctx.waiter.timeout_reply = reply
-    deadline_ms = ctx.now_ms + block_ms if block_ms else 0
-    ctx.block(keys, args, deadline_ms, _any_change, reply)
+    ctx.block(keys, args, block_ms, _any_change, reply)
     return None
 
 

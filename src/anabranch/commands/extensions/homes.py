@@ -137,7 +137,7 @@ def home_take(ctx: Context, args: list[bytes]) -> bytes | None:
     ctx.block(
         [place.key],
         args,
-        ctx.now_ms + _ANSWER_MS,
+        _ANSWER_MS,
         _Here(place.name, ours),
         _NO_ANSWER,
         fails_without_key=True,

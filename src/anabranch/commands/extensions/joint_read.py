@@ -123,8 +123,7 @@ def read(ctx: Context, args: list[bytes], options: EntryRequest) -> bytes | None
     block_ms = options.request.block_ms
     if takings is not None or block_ms is None or ctx.in_exec:
         return request.reply(takings or ())
-    deadline_ms = options.request.deadline_ms(ctx.now_ms)
-    ctx.block(list(request.followed(ctx)), args, deadline_ms, is_stream, b"", request=request)
+    ctx.block(list(request.followed(ctx)), args, block_ms, is_stream, b"", request=request)
     waiter = ctx.session.waiter
     assert waiter is not None
     waiter.late_reply = request.reply

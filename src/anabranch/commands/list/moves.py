@@ -43,12 +43,6 @@ def _is_list(value: Value | None) -> bool:
     return isinstance(value, ListValue)
 
 
-def _wait(ctx: Context, keys: list[bytes], args: list[bytes], timeout_ms: int) -> None:
-    """Wait until one of some keys has a list; returns what a command that blocks returns."""
-    deadline_ms = ctx.now_ms + timeout_ms if timeout_ms else 0
-    ctx.block(keys, args, deadline_ms, _is_list, null_array(ctx.resp3))
-
-
 def _pop_or_wait(*, tail: bool) -> CommandFunction:
     """The function of BLPOP, or of BRPOP, which pops at the tail."""
 
@@ -63,7 +57,7 @@ def _pop_or_wait(*, tail: bool) -> CommandFunction:
                 return ctx.reply([key, *pop_items(ctx, key, value, 1, tail=tail)])
         if ctx.in_exec:
             return null_array(ctx.resp3)
-        _wait(ctx, keys, args, timeout_ms)
+        ctx.block(keys, args, timeout_ms, _is_list, null_array(ctx.resp3))
         return None
 
     return run
@@ -121,7 +115,7 @@ def _move_or_wait(
     if moved is None:
         if ctx.in_exec:
             return null(ctx.resp3)
-        _wait(ctx, [source], args, timeout_ms)
+        ctx.block([source], args, timeout_ms, _is_list, null_array(ctx.resp3))
     return moved
 
 

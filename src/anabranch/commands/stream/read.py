@@ -130,7 +130,7 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
     ctx.block(
         request.keys,
         args,
-        request.deadline_ms(ctx.now_ms),
+        request.block_ms,
         behind,
         null_array(ctx.resp3),
         request=request,

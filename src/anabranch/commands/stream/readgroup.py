@@ -116,7 +116,7 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
     ctx.block(
         request.keys,
         args,
-        request.deadline_ms(ctx.now_ms),
+        request.block_ms,
         _News(name, ctx.replica.region, claims=request.claim_ms is not None),
         null_array(ctx.resp3),
         fails_without_key=True,
