@@ -31,6 +31,7 @@ from anabranch.stream.entry_id import SEQ_BITS
 from anabranch.stream.stream import Stream
 
 _I = TypeVar("_I", bound="Inquiry")
+_T = TypeVar("_T")
 
 _VALUES_AT_ONCE = 1000
 """Values of a reply that are encoded in one step: under a millisecond if they are short."""
@@ -324,6 +325,13 @@ class Context:
     def reply(self, value: Any) -> bytes:
         """Any reply value in the connection's protocol."""
         return encode(value, self.session.resp3)
+
+
+def existing(value: _T | None) -> _T:
+    """What was looked up; CommandError if there is no such key."""
+    if value is None:
+        raise CommandError(texts.NO_SUCH_KEY)
+    return value
 
 
 def _never(_value: Value | None) -> bool:

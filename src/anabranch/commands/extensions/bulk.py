@@ -25,7 +25,7 @@ from anabranch.effects import kinds
 from anabranch.effects.codec import SENT_ARGUMENT_BYTES_MAX
 from anabranch.engine import texts
 from anabranch.engine.arguments import integer, options_of
-from anabranch.engine.context import Context
+from anabranch.engine.context import Context, existing
 from anabranch.errors import CommandError
 from anabranch.keyspace.last_positions import ends_of
 from anabranch.keyspace.replica import epoch_of, region_of
@@ -296,9 +296,7 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
     """AB.EXPORT key region from to [MAXBYTES n] [CODEC none|nodes|zstd]."""
     low, high = integer(args[3]), integer(args[4])
     bytes_max, codec = _export_options(args)
-    stream = _stream_of(ctx, args[1])
-    if stream is None:
-        raise CommandError(texts.NO_SUCH_KEY)
+    stream = existing(_stream_of(ctx, args[1]))
     log = _log_of(stream, args[2])
     base = stream.incarnation
     pack = _CHUNK.pack
@@ -548,7 +546,5 @@ def _limits(ctx: Context) -> tuple[int, int]:
 
 def ledger(ctx: Context, args: list[bytes]) -> bytes:
     """AB.LEDGER key: what each producer of batches has had accepted."""
-    stream = ctx.read_stream(args[1])
-    if stream is None:
-        raise CommandError(texts.NO_SUCH_KEY)
+    stream = existing(ctx.read_stream(args[1]))
     return ctx.reply([[pid, *record] for pid, record in stream.ledger.records.items()])

@@ -11,7 +11,7 @@ from anabranch.effects import kinds
 from anabranch.effects.prepare import rewriting
 from anabranch.engine import texts
 from anabranch.engine.arguments import int32, integer_or_none, options_of
-from anabranch.engine.context import Context
+from anabranch.engine.context import Context, existing
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import PLAIN, RAW, ListValue, SetValue, StringValue, Value
 from anabranch.resp.encode import OK, ONE, ZERO, bulk, integer, null
@@ -91,8 +91,7 @@ def rename(ctx: Context, args: list[bytes]) -> bytes | None:
     """Move value and deadline to another key, which may exist."""
 
     def early_reply() -> bytes | None:
-        if ctx.use(args[1]) is None:
-            raise CommandError(texts.NO_SUCH_KEY)
+        existing(ctx.use(args[1]))
         return OK if args[1] == args[2] else None
 
     return _move(ctx, args, ctx.db.index, args[2], early_reply, OK)
@@ -102,8 +101,7 @@ def renamenx(ctx: Context, args: list[bytes]) -> bytes | None:
     """Move value and deadline to another key that does not exist."""
 
     def early_reply() -> bytes | None:
-        if ctx.use(args[1]) is None:
-            raise CommandError(texts.NO_SUCH_KEY)
+        existing(ctx.use(args[1]))
         return None if ctx.lookup(args[2]) is None else ZERO
 
     return _move(ctx, args, ctx.db.index, args[2], early_reply, ONE)

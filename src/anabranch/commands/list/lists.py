@@ -9,7 +9,7 @@ from anabranch.effects import kinds
 from anabranch.engine import texts
 from anabranch.engine.arguments import integer as integer_argument
 from anabranch.engine.arguments import natural, options_of, symmetric
-from anabranch.engine.context import Context
+from anabranch.engine.context import Context, existing
 from anabranch.engine.spec import CommandFunction
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import ListValue
@@ -143,9 +143,7 @@ def lindex(ctx: Context, args: list[bytes]) -> bytes:
 
 def lset(ctx: Context, args: list[bytes]) -> bytes:
     """Put an item in the place of another."""
-    value = write_as(ctx, args[1], ListValue)
-    if value is None:
-        raise CommandError(texts.NO_SUCH_KEY)
+    value = existing(write_as(ctx, args[1], ListValue))
     at = _index(args[2], len(value.items))
     if at is None:
         raise CommandError("ERR index out of range")

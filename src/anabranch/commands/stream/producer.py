@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from anabranch.effects import kinds
-from anabranch.engine import texts
 from anabranch.engine.arguments import id_argument, integer, options_of
-from anabranch.engine.context import Context
+from anabranch.engine.context import Context, existing
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK
 from anabranch.stream.entry_id import SEQ_BITS
 from anabranch.stream.producer import DURATION_MAX_S, MAXSIZE_MAX
-from anabranch.stream.stream import Stream
-
-
-def _existing(ctx: Context, key: bytes) -> Stream:
-    stream = ctx.stream(key)
-    if stream is None:
-        raise CommandError(texts.NO_SUCH_KEY)
-    return stream
 
 
 def _configure(ctx: Context, key: bytes, words: list[bytes], prefix: str) -> bytes:
     """Read ``[DURATION s] [MAXSIZE n]`` with the spelling's prefix, left to right; apply both."""
-    stream = _existing(ctx, key)
+    stream = existing(ctx.stream(key))
     given: dict[bytes, int] = {}
     of_time, of_size = f"{prefix}DURATION".encode(), f"{prefix}MAXSIZE".encode()
     for option, values in options_of(words, {of_time: 1, of_size: 1}):
@@ -57,9 +48,7 @@ def xidmp_cfgset(ctx: Context, args: list[bytes]) -> bytes:
 
 def xidmp_cfgget(ctx: Context, args: list[bytes]) -> bytes:
     """A stream's idempotency limits."""
-    stream = ctx.read_stream(args[2])
-    if stream is None:
-        raise CommandError(texts.NO_SUCH_KEY)
+    stream = existing(ctx.read_stream(args[2]))
     values = {b"DURATION": stream.producers.duration_s, b"MAXSIZE": stream.producers.maxsize}
     chosen = [raw.upper() for raw in args[3:]]
     for raw, word in zip(args[3:], chosen, strict=True):
@@ -78,7 +67,7 @@ def xidmprecord(ctx: Context, args: list[bytes]) -> bytes:
         raise CommandError("ERR producer ID must be non-empty")
     if not iid:
         raise CommandError("ERR idempotent ID must be non-empty")
-    stream = _existing(ctx, key)
+    stream = existing(ctx.stream(key))
     if stream.find(entry_id) is None:
         raise CommandError("ERR No such message in stream")
     known = stream.producers.find(pid, iid, ctx.now_ms)

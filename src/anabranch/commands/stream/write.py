@@ -15,7 +15,7 @@ from anabranch.commands.stream.options import (
 from anabranch.effects import kinds
 from anabranch.engine import texts
 from anabranch.engine.arguments import id_argument, id_list, id_list_steps, integer, options_of
-from anabranch.engine.context import Context
+from anabranch.engine.context import Context, existing
 from anabranch.engine.holding import still_held
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, ZERO
@@ -267,9 +267,7 @@ def xsetid(ctx: Context, args: list[bytes]) -> bytes:
                     "ERR The ID specified in XSETID is smaller than the provided "
                     "max_deleted_entry_id"
                 )
-    stream = ctx.stream(args[1])
-    if stream is None:
-        raise CommandError(texts.NO_SUCH_KEY)
+    stream = existing(ctx.stream(args[1]))
     _check_last_id(stream, last_id, entries_added)
     ctx.ids.check_counters(stream, last_id, entries_added, max_deleted or 0)
     ctx.emit(kinds.SetLastId(ctx.db.index, args[1], last_id, entries_added, max_deleted or None))
