@@ -71,7 +71,7 @@ class Context:
         self.in_exec = False
         self.in_script = False
         self.waiter: Waiter | None = None  # set while a blocked command runs again
-        self.changes = 0  # what INFO calls rdb_changes_since_last_save
+        self.changes = 0  # since the last snapshot
 
     @property
     def resp3(self) -> bool:
@@ -199,9 +199,13 @@ class Context:
 
     # -- acting -------------------------------------------------------------------------------
 
-    def emit(self, effect: Effect) -> None:
-        """Apply a change, record it, and publish its keyspace events."""
+    def emit(self, effect: Effect, changes: int = 0) -> None:
+        """Apply a change, record it, and publish its keyspace events.
+
+        ``changes`` is how much it adds to what INFO calls rdb_changes_since_last_save.
+        """
         self.effects.emit(effect)
+        self.changes += changes
 
     def create_stream(self, key: bytes) -> Stream:
         """Bind a key of the selected database that does not exist to a new empty stream."""

@@ -178,9 +178,9 @@ class _Redrive:
             ctx.emit(
                 kinds.Remove(
                     ctx.db.index, self._key, done, counted=True, dereferenced=False, trimmed=False
-                )
+                ),
+                len(done),
             )
-            ctx.changes += len(done)
             ctx.stats.policy_redriven += len(done)
         return is_left and self.done < self.total
 
@@ -257,8 +257,7 @@ def _give_back(
         place = GroupPlace(ctx.db.index, origin, name, value, group)
         for effect in told_by(place, _untold(place, [found for found, _ in pairs if found])):
             ctx.emit(effect)
-        ctx.emit(kinds.Assign(ctx.db.index, origin, name, None, rows))
-        ctx.changes += len(rows)
+        ctx.emit(kinds.Assign(ctx.db.index, origin, name, None, rows), len(rows))
         ctx.server.leases.look(LeasePlace(ctx.db.index, origin, name, False), ctx.now_ms)
         return ""
     tag = (_PRODUCER + key, text(letter.entry_id))

@@ -27,6 +27,5 @@ def seal(ctx: Context, args: list[bytes]) -> bytes:
         return ZERO
     if stream.last_id >= SEALED_ID:
         raise CommandError(_EXHAUSTED)
-    ctx.emit(kinds.SetLastId(ctx.db.index, args[1], SEALED_ID, None, None))
-    ctx.changes += 1
+    ctx.emit(kinds.SetLastId(ctx.db.index, args[1], SEALED_ID, None, None), 1)
     return ONE

@@ -173,8 +173,7 @@ def _bind(
         at_ms = min(at_ms + ctx.now_ms, _MS_MAX)
     if at_ms and at_ms <= ctx.now_ms:  # the deadline has passed already
         if existing is not None:
-            ctx.emit(kinds.Delete(effect.db, key, False))
-            ctx.changes += 1
+            ctx.emit(kinds.Delete(effect.db, key, False), 1)
         return [OK]
     effect.at_ms = at_ms or None
     effect.incarnation = ctx.db.incarnation_for(key, value)

@@ -54,8 +54,7 @@ def delete(ctx: Context, args: list[bytes]) -> bytes:
     if len(args) == 2:
         if ctx.lookup(args[1]) is None:
             return ZERO
-        ctx.emit(kinds.Delete(db.index, args[1], False))
-        ctx.changes += 1
+        ctx.emit(kinds.Delete(db.index, args[1], False), 1)
         return ONE
     keys = args[1:]
     if db.deadlines:
@@ -122,8 +121,7 @@ def _move(
         database = ctx.keyspace.databases[target_db]
         ctx.lookup_in(database, target)
         incarnation = database.incarnation_for(target, ctx.db.values[args[1]])
-        ctx.emit(kinds.Rename(ctx.db.index, args[1], target_db, target, incarnation))
-        ctx.changes += 1
+        ctx.emit(kinds.Rename(ctx.db.index, args[1], target_db, target, incarnation), 1)
         return done
 
     return _written(ctx, args, target_db, target, early_reply, act)
@@ -175,8 +173,7 @@ def copy(ctx: Context, args: list[bytes]) -> bytes | None:
     def act() -> bytes:
         database = ctx.keyspace.databases[index]
         incarnation = database.incarnation_for(target, ctx.db.values[key])
-        ctx.emit(kinds.Copy(ctx.db.index, key, index, target, incarnation))
-        ctx.changes += 1
+        ctx.emit(kinds.Copy(ctx.db.index, key, index, target, incarnation), 1)
         return ONE
 
     return _written(ctx, args, index, target, early_reply, act)

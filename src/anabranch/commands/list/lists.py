@@ -31,8 +31,7 @@ def _push(*, tail: bool, makes: bool = True) -> CommandFunction:
             return ZERO
         before = 0 if value is None else len(value.items)
         items = args[2:]
-        ctx.emit(kinds.Push(ctx.db.index, key, items, tail=tail))
-        ctx.changes += len(items)
+        ctx.emit(kinds.Push(ctx.db.index, key, items, tail=tail), len(items))
         return integer(before + len(items))
 
     return run
@@ -71,8 +70,7 @@ rpop = _pop("rpop", tail=True)
 def pop_items(ctx: Context, key: bytes, value: ListValue, count: int, *, tail: bool) -> list[bytes]:
     """Take items off one end of a list that a command has looked up."""
     taken = list(islice(reversed(value.items) if tail else value.items, count))
-    ctx.emit(kinds.Pop(ctx.db.index, key, len(taken), tail))
-    ctx.changes += len(taken)
+    ctx.emit(kinds.Pop(ctx.db.index, key, len(taken), tail), len(taken))
     return taken
 
 
@@ -147,8 +145,7 @@ def lset(ctx: Context, args: list[bytes]) -> bytes:
     at = _index(args[2], len(value.items))
     if at is None:
         raise CommandError("ERR index out of range")
-    ctx.emit(kinds.Splice(ctx.db.index, args[1], at, 1, [args[3]], "lset"))
-    ctx.changes += 1
+    ctx.emit(kinds.Splice(ctx.db.index, args[1], at, 1, [args[3]], "lset"), 1)
     return OK
 
 
@@ -164,8 +161,7 @@ def linsert(ctx: Context, args: list[bytes]) -> bytes:
         at = value.items.index(args[3]) + (where == b"AFTER")
     except ValueError:
         return integer(-1)
-    ctx.emit(kinds.Splice(ctx.db.index, args[1], at, 0, [args[4]], "linsert"))
-    ctx.changes += 1
+    ctx.emit(kinds.Splice(ctx.db.index, args[1], at, 0, [args[4]], "linsert"), 1)
     return integer(len(value.items))
 
 
@@ -178,8 +174,7 @@ def lrem(ctx: Context, args: list[bytes]) -> bytes:
         found = min(found, abs(count))
     if found:
         signed = -found if count < 0 else found
-        ctx.emit(kinds.RemoveItems(ctx.db.index, args[1], args[3], signed))
-        ctx.changes += found
+        ctx.emit(kinds.RemoveItems(ctx.db.index, args[1], args[3], signed), found)
     return integer(found)
 
 

@@ -86,8 +86,7 @@ def _move(
     db = ctx.db.index
     # In this order a list of one item that is moved onto itself is never empty.
     ctx.emit(kinds.Push(db, target, [item], tail=to_tail))
-    ctx.emit(kinds.Pop(db, source, 1, from_tail))
-    ctx.changes += 1
+    ctx.emit(kinds.Pop(db, source, 1, from_tail), 1)
     return bulk(item)
 
 

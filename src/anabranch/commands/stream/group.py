@@ -86,8 +86,7 @@ def begin_group(
     if stream is None:
         stream = ctx.create_stream(key)
     added = stream.entries_added
-    ctx.emit(kinds.CreateGroup(ctx.db.index, key, name, start, _clamped(entries_read, added)))
-    ctx.changes += 1
+    ctx.emit(kinds.CreateGroup(ctx.db.index, key, name, start, _clamped(entries_read, added)), 1)
 
 
 def _clamped(entries_read: int | None, added: int) -> int | None:
@@ -111,9 +110,9 @@ def set_id(ctx: Context, args: list[bytes]) -> bytes:
     ctx.emit(
         kinds.SetGroup(
             ctx.db.index, args[2], args[3], last_id, _clamped(entries_read, stream.entries_added)
-        )
+        ),
+        1,
     )
-    ctx.changes += 1
     return OK
 
 
@@ -122,8 +121,7 @@ def destroy(ctx: Context, args: list[bytes]) -> bytes:
     stream = _existing_stream(ctx, args[2])
     if args[3] not in stream.groups:
         return ZERO
-    ctx.emit(kinds.DestroyGroup(ctx.db.index, args[2], args[3]))
-    ctx.changes += 1
+    ctx.emit(kinds.DestroyGroup(ctx.db.index, args[2], args[3]), 1)
     return ONE
 
 
@@ -132,8 +130,7 @@ def create_consumer(ctx: Context, args: list[bytes]) -> bytes:
     _, group = _existing_group(ctx, args)
     if args[4] in group.consumers:
         return ZERO
-    ctx.emit(kinds.CreateConsumer(ctx.db.index, args[2], args[3], args[4], ctx.now_ms))
-    ctx.changes += 1
+    ctx.emit(kinds.CreateConsumer(ctx.db.index, args[2], args[3], args[4], ctx.now_ms), 1)
     return ONE
 
 
@@ -144,6 +141,5 @@ def delete_consumer(ctx: Context, args: list[bytes]) -> bytes:
     if consumer is None:
         return ZERO
     pending = consumer.pending_count
-    ctx.emit(kinds.DeleteConsumer(ctx.db.index, args[2], args[3], args[4]))
-    ctx.changes += 1
+    ctx.emit(kinds.DeleteConsumer(ctx.db.index, args[2], args[3], args[4]), 1)
     return integer_reply(pending)

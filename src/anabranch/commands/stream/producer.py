@@ -31,8 +31,7 @@ def _configure(ctx: Context, key: bytes, words: list[bytes], prefix: str) -> byt
     duration = given.get(of_time, producers.duration_s)
     maxsize = given.get(of_size, producers.maxsize)
     if (duration, maxsize) != (producers.duration_s, producers.maxsize):
-        ctx.emit(kinds.ConfigureProducers(ctx.db.index, key, duration, maxsize))
-        ctx.changes += 1
+        ctx.emit(kinds.ConfigureProducers(ctx.db.index, key, duration, maxsize), 1)
     return OK
 
 
@@ -76,6 +75,5 @@ def xidmprecord(ctx: Context, args: list[bytes]) -> bytes:
     if known is not None:
         raise CommandError("ERR IID already exists for this producer with a different stream ID")
     inserted_ms = min(entry_id >> SEQ_BITS, ctx.now_ms)
-    ctx.emit(kinds.Remember(ctx.db.index, key, pid, iid, entry_id, inserted_ms))
-    ctx.changes += 1
+    ctx.emit(kinds.Remember(ctx.db.index, key, pid, iid, entry_id, inserted_ms), 1)
     return OK

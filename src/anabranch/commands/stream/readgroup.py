@@ -89,8 +89,7 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
         consumer = group.consumers.get(request.consumer)
         is_new = consumer is None
         if consumer is None:  # on its first read, even if it gets nothing
-            ctx.emit(_CREATE_CONSUMER(ctx.db.index, key, name, request.consumer, ctx.now_ms))
-            ctx.changes += 1
+            ctx.emit(_CREATE_CONSUMER(ctx.db.index, key, name, request.consumer, ctx.now_ms), 1)
             consumer = group.consumers[request.consumer]
         consumer.seen_ms = ctx.now_ms
         policed = group.policed
