@@ -13,18 +13,6 @@ from anabranch.effects.apply import EFFECTS
 from anabranch.effects.codec import effect_of
 
 _AGEING: Final = frozenset({kinds.DropRecords, kinds.ForgetProducers})
-_SUBJECTS: Final[dict[type[kinds.Effect], str]] = {
-    kinds.AddRegion: "members",
-    kinds.DropLibrary: "libraries",
-    kinds.DropUser: "users",
-    kinds.EnterCluster: "members",
-    kinds.OpenEpoch: "members",
-    kinds.RemoveRegion: "members",
-    kinds.SetLibrary: "libraries",
-    kinds.SetPolicies: "policies",
-    kinds.SetUser: "users",
-}
-"""What effects change that is not in a key."""
 
 
 def is_ageing(effect: kinds.Effect) -> bool:
@@ -84,7 +72,7 @@ class WriteSet:
             self._databases.add(effect.db)
         elif isinstance(effect, kinds.Flush | kinds.JoinFullSync):
             self.everything = True
-        if (subject := _SUBJECTS.get(type(effect))) is not None:
+        if subject := EFFECTS[type(effect)].subject:
             self.subjects.add(subject)
 
     def add_plain(self, arrays: Iterable[list[Any]], *, numbered: bool) -> None:
@@ -101,7 +89,8 @@ class WriteSet:
     def add_all(self) -> None:
         """Record that anything may have changed."""
         self.everything = True
-        self.subjects.update(_SUBJECTS.values(), ("numbers",))
+        self.subjects.update(row.subject for row in EFFECTS.values() if row.subject)
+        self.subjects.add("numbers")
 
     def includes(self, db: int, key: bytes) -> bool:
         """Whether a key may have changed."""
