@@ -27,14 +27,8 @@ from anabranch.engine import texts
 from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.keyspace.database import Database
-from anabranch.keyspace.joint_cursor import (
-    STREAMS_MAX,
-    JointCursor,
-    read_joint_cursor,
-    row_of,
-    vector_of,
-)
-from anabranch.keyspace.version_vectors import covers, maximum
+from anabranch.keyspace.joint_cursor import STREAMS_MAX, JointCursor, read_joint_cursor
+from anabranch.keyspace.version_vectors import covers, maximum, row_of, vector_of
 from anabranch.keyspace.waiter import Waiter
 from anabranch.resp.encode import array_header, bulk
 from anabranch.scheduling import Steps
