@@ -131,23 +131,38 @@ def _shares(located: LocatedEntries | None, ids: Iterable[int]) -> list[Share] |
     return None if located is None else located.among(ids)
 
 
+_Found = tuple[Stream, LocatedEntries | None]
+_Act = Callable[[Context, list[bytes], Policy, list[int], _Found], bytes]
+
+
 def xdelex(ctx: Context, args: list[bytes]) -> bytes | None:
     """Delete entries by ID under a reference policy; one code per ID (1, -1 or 2)."""
+    return _each(ctx, args, _delete_each, 2)
+
+
+def xackdel(ctx: Context, args: list[bytes]) -> bytes | None:
+    """Acknowledge and delete under a reference policy; one code per ID (1, -1 or 2)."""
+    return _each(ctx, args, _acknowledge_each, 3)
+
+
+def _each(ctx: Context, args: list[bytes], act: _Act, at: int) -> bytes | None:
+    """Act on the entries with the IDs of a block at ``at``; a group may be named in front of it."""
     stream = ctx.stream(args[1])
-    policy, raw_ids = ids_block(args, 2)
-    if stream is None:
+    policy, raw_ids = ids_block(args, at)
+    if stream is None or (at > 2 and args[2] not in stream.groups):
         return ctx.reply([-1] * len(raw_ids))
     if len(raw_ids) > LOCATED_AT_ONCE:
-        return ctx.in_slices(args, _xdelex(ctx, args[1], policy, raw_ids))
-    return _delete_each(ctx, args[1], policy, id_list(raw_ids), (stream, None))
+        return ctx.in_slices(args, _each_located(ctx, args, act, at))
+    return act(ctx, args, policy, id_list(raw_ids), (stream, None))
 
 
-def _xdelex(ctx: Context, key: bytes, policy: Policy, raw_ids: list[bytes]) -> Steps[list[bytes]]:
+def _each_located(ctx: Context, args: list[bytes], act: _Act, at: int) -> Steps[list[bytes]]:
+    policy, raw_ids = ids_block(args, at)
     ids = yield from id_list_steps(raw_ids)
-    found = yield from _located(ctx, key, ids)
-    if found is None:
+    found = yield from _located(ctx, args[1], ids)
+    if found is None or (at > 2 and args[2] not in found[0].groups):
         return [ctx.reply([-1] * len(ids))]
-    return [_delete_each(ctx, key, policy, ids, found)]
+    return [act(ctx, args, policy, ids, found)]
 
 
 def _is_live(stream: Stream, located: LocatedEntries | None) -> Callable[[int], bool]:
@@ -158,12 +173,9 @@ def _is_live(stream: Stream, located: LocatedEntries | None) -> Callable[[int], 
 
 
 def _delete_each(
-    ctx: Context,
-    key: bytes,
-    policy: Policy,
-    ids: list[int],
-    found: tuple[Stream, LocatedEntries | None],
+    ctx: Context, args: list[bytes], policy: Policy, ids: list[int], found: _Found
 ) -> bytes:
+    key = args[1]
     stream, located = found
     is_live = _is_live(stream, located)
     references = References(stream) if policy is ACKED else None
@@ -192,36 +204,10 @@ def _delete_each(
     return ctx.reply(codes)
 
 
-def xackdel(ctx: Context, args: list[bytes]) -> bytes | None:
-    """Acknowledge and delete under a reference policy; one code per ID (1, -1 or 2)."""
-    key = args[1]
-    stream = ctx.stream(key)
-    policy, raw_ids = ids_block(args, 3)
-    if stream is None or args[2] not in stream.groups:
-        return ctx.reply([-1] * len(raw_ids))
-    if len(raw_ids) > LOCATED_AT_ONCE:
-        return ctx.in_slices(args, _xackdel(ctx, key, args[2], policy, raw_ids))
-    return _acknowledge_each(ctx, key, args[2], policy, id_list(raw_ids), (stream, None))
-
-
-def _xackdel(
-    ctx: Context, key: bytes, name: bytes, policy: Policy, raw_ids: list[bytes]
-) -> Steps[list[bytes]]:
-    ids = yield from id_list_steps(raw_ids)
-    found = yield from _located(ctx, key, ids)
-    if found is None or name not in found[0].groups:
-        return [ctx.reply([-1] * len(ids))]
-    return [_acknowledge_each(ctx, key, name, policy, ids, found)]
-
-
 def _acknowledge_each(
-    ctx: Context,
-    key: bytes,
-    name: bytes,
-    policy: Policy,
-    ids: list[int],
-    found: tuple[Stream, LocatedEntries | None],
+    ctx: Context, args: list[bytes], policy: Policy, ids: list[int], found: _Found
 ) -> bytes:
+    key, name = args[1], args[2]
     stream, located = found
     is_live = _is_live(stream, located)
     group = stream.groups[name]
@@ -270,8 +256,7 @@ def xsetid(ctx: Context, args: list[bytes]) -> bytes:
     stream = existing(ctx.stream(args[1]))
     _check_last_id(stream, last_id, entries_added)
     ctx.ids.check_counters(stream, last_id, entries_added, max_deleted or 0)
-    ctx.emit(kinds.SetLastId(ctx.db.index, args[1], last_id, entries_added, max_deleted or None))
-    ctx.changes += 1
+    ctx.emit(kinds.SetLastId(ctx.db.index, args[1], last_id, entries_added, max_deleted or None), 1)
     return OK
 
 
