@@ -7,6 +7,7 @@ from typing import Final
 
 from anabranch.commands.stream.options import interval_start, stream_and_group
 from anabranch.effects import kinds
+from anabranch.effects.acknowledging import GroupPlace
 from anabranch.engine import texts
 from anabranch.engine.arguments import (
     IDS_AT_ONCE,
@@ -26,9 +27,7 @@ from anabranch.engine.releasing import (
     NACK,
     SILENT,
     Released,
-    Whose,
     give_up,
-    gives_up,
     release,
 )
 from anabranch.errors import CommandError
@@ -86,18 +85,11 @@ def _acknowledge(ctx: Context, args: list[bytes], group: Group, ids: list[int]) 
     return integer_reply(done)
 
 
-# Policies are in modules that are not compiled: a group without any must not call them.
-
-
 def _check_home(ctx: Context, key: bytes, name: bytes, group: Group) -> None:
     """HOMED, if this region must not deliver."""
+    # That module is not compiled: a group without policies must not call it.
     if group.policed is not None or ctx.db.policies.is_rebinding:
         check_home(ctx, key, name, group)
-
-
-def _gives_up(group: Group, entry: PendingEntry) -> bool:
-    """Whether an entry must not be handed out once more."""
-    return group.policed is not None and gives_up(group, entry)
 
 
 # -- XNACK ------------------------------------------------------------------------------------
@@ -167,7 +159,7 @@ def xnack(ctx: Context, args: list[bytes]) -> bytes:
     assert options.ids is not None
     handled = 0
     rows: dict[int, list[Released]] = {}  # by ID
-    whose = Whose(ctx.db.index, key, name, group)
+    whose = GroupPlace(ctx.db.index, key, name, stream, group)
     ids = id_list(options.ids)
     if group.policed is not None:
         ids = still_held(ctx, key, name, group, ids)
@@ -202,7 +194,7 @@ def _to_release(
     return found
 
 
-def _release(ctx: Context, whose: Whose, rows: dict[int, list[Released]], mode: bytes) -> int:
+def _release(ctx: Context, whose: GroupPlace, rows: dict[int, list[Released]], mode: bytes) -> int:
     """Release pending entries; returns how many."""
     flat = [row for some in rows.values() for row in some]
     release(ctx, whose, flat, _CAUSES[mode])
@@ -282,8 +274,7 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
     asked = _claim_options(args[5 + len(ids) :], ctx.now_ms)
     db = ctx.db.index
     if asked.last_id > group.progress.last_delivered_id:
-        ctx.emit(kinds.AdvanceGroup(db, key, name, asked.last_id))
-        ctx.changes += 1
+        ctx.emit(kinds.AdvanceGroup(db, key, name, asked.last_id), 1)
     _settle(stream, group)
     claim = _Claim(ctx, key, name, group, consumer)
     too_often: list[PendingEntry] = []
@@ -295,8 +286,7 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
         candidates = stream.claimable(group, entry_id)
         ghosts = [entry for found, entry in candidates if found is None and entry is not None]
         if ghosts:  # at once: forgetting one may acknowledge the others of this ID
-            ctx.emit(_forgotten(ctx, key, name, group, ghosts))
-            ctx.changes += len(ghosts)
+            ctx.emit(_forgotten(ctx, key, name, group, ghosts), len(ghosts))
         for found, entry in candidates:
             if found is None:
                 continue
@@ -304,7 +294,7 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
                 continue
             if entry is not None and not _is_idle(place, entry, consumer, ctx.now_ms, min_idle):
                 continue
-            if entry is not None and asked.delivers and _gives_up(group, entry):
+            if entry is not None and asked.delivers and group.gives_up(entry):
                 too_often.append(entry)
                 continue
             before = 1 if entry is None else entry.delivery_count
@@ -317,7 +307,7 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
     claimed = claim.reply()
     _settle(stream, group)  # while what FORCE has made pending exists
     if too_often:
-        give_up(ctx, Whose(db, key, name, group), too_often, CLAIM)
+        give_up(ctx, GroupPlace(db, key, name, stream, group), too_often, CLAIM)
     return claimed
 
 
@@ -366,8 +356,8 @@ def _is_idle(
         if not is_next or (owner is None and is_ahead(stream, group, entry)):
             return False
     if owner is None:
-        return not min_idle or group.policed is None or group.policed.policy.due_ms(entry) <= now_ms
-    if group.policed is not None and group.policed.policy.lease.mode and min_idle > 0:
+        return not min_idle or group.is_due(entry, now_ms)
+    if group.is_leased and min_idle > 0:
         return owner.name == claimer and now_ms - entry.delivery_ms >= min_idle
     return now_ms - entry.delivery_ms >= min_idle
 
@@ -388,8 +378,7 @@ class _Claim:
         self._rows: list[tuple[int, int, int, int]] = []
         self.taken: set[int] = set()  # IDs of the entries of these rows
         if consumer not in group.consumers:
-            ctx.emit(kinds.CreateConsumer(ctx.db.index, key, name, consumer, ctx.now_ms))
-            ctx.changes += 1
+            ctx.emit(kinds.CreateConsumer(ctx.db.index, key, name, consumer, ctx.now_ms), 1)
         group.consumers[consumer].seen_ms = ctx.now_ms  # no effect if it gets nothing
         if group.policed is not None:
             use_name(ctx, key, name, group, consumer)
@@ -467,7 +456,7 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
             continue
         if not _is_idle(place, entry, consumer, ctx.now_ms, min_idle):
             continue
-        if not justid and _gives_up(group, entry):
+        if not justid and group.gives_up(entry):
             too_often.append(entry)
             continue
         deliveries = (
@@ -477,10 +466,9 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
         taken += 1
     claimed = claim.reply()
     if too_often:
-        give_up(ctx, Whose(ctx.db.index, key, name, group), too_often, CLAIM)
+        give_up(ctx, GroupPlace(ctx.db.index, key, name, stream, group), too_often, CLAIM)
     if ghosts:
-        ctx.emit(_forgotten(ctx, key, name, group, ghosts))
-        ctx.changes += len(ghosts)
+        ctx.emit(_forgotten(ctx, key, name, group, ghosts), len(ghosts))
     return b"".join(
         [
             b"*3\r\n",

@@ -18,7 +18,6 @@ from anabranch.commands.stream.giving import (
     Plan,
     claim,
     hand_out,
-    is_leased,
     redeliver,
     with_delivery,
     within_room,
@@ -356,7 +355,7 @@ def _next_claim(ctx: Context, plans: list[Plan], request: ReadRequest) -> int:
     oldest = [
         stream.oldest_delivery_ms(group)
         for _, stream, group, _ in plans
-        if not (is_leased(group) and request.claim_ms)
+        if not (group.is_leased and request.claim_ms)
     ]
     if not oldest:  # what is released wakes the reader
         return 0
