@@ -9,7 +9,7 @@ from librt.strings import BytesWriter
 
 from anabranch.commands.stream.options import group_in
 from anabranch.commands.stream.pending_rows import RowWriter
-from anabranch.commands.stream.read import entries_ascending
+from anabranch.commands.stream.read import entries
 from anabranch.engine.arguments import integer
 from anabranch.engine.context import Context, existing
 from anabranch.engine.help import wrong_subcommand
@@ -151,7 +151,7 @@ def _full(ctx: Context, stream: Stream, count: int) -> bytes:
             map_header(_FIGURES_COUNT + 2 + bool(ledger), ctx.resp3),
             _figures(stream),
             bulk(b"entries"),
-            entries_ascending(stream.spans(MIN_ID, MAX_ID, count or -1)),
+            entries(stream, MIN_ID, MAX_ID, count or -1),
             bulk(b"groups"),
             array_header(len(stream.groups)),
             groups.out.getvalue(),
