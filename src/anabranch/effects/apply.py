@@ -37,6 +37,8 @@ class EffectRow(NamedTuple):
     """Whether it only binds and unbinds keys in a region alone: the values stay as they are."""
     subject: str = ""
     """What it changes that is not in a key."""
+    ages: bool = False
+    """Whether only the passing of time causes it."""
 
 
 def _alone(function: Callable[[Keyspace, Any], None], *, binds: bool = False) -> EffectRow:
@@ -59,9 +61,9 @@ EFFECTS: dict[type[kinds.Effect], EffectRow] = {
     kinds.Remember: EffectRow(apply_producers.remember),
     kinds.CountDuplicate: EffectRow(apply_producers.count_duplicate),
     kinds.ConfigureProducers: EffectRow(apply_producers.configure_producers),
-    kinds.ForgetProducers: EffectRow(apply_producers.forget_producers),
+    kinds.ForgetProducers: EffectRow(apply_producers.forget_producers, ages=True),
     kinds.Accept: EffectRow(apply_producers.accept),
-    kinds.DropRecords: EffectRow(apply_producers.drop_records),
+    kinds.DropRecords: EffectRow(apply_producers.drop_records, ages=True),
     kinds.ResolveConflict: _regional(apply_producers.resolve_conflict),
     kinds.CreateGroup: EffectRow(apply_group.create_group),
     kinds.SetGroup: EffectRow(apply_group.set_group),
