@@ -53,9 +53,8 @@ def xpending(ctx: Context, args: list[bytes]) -> bytes | None:
         return ctx.in_slices(args, _xpending(lists, start, end, count, ctx.now_ms, min_idle))
     count = max(count, 0)
     if min_idle > 0:
-        idle = _idle_for(walk(lists, start, end), ctx.now_ms, min_idle)
-        each_alone = _first_of(([entry] for entry in idle), count)
-        entries: Iterable[PendingEntry] = chain.from_iterable(each_alone)
+        idle = _idle_pieces(_alone(walk(lists, start, end)), ctx.now_ms, min_idle)
+        entries: Iterable[PendingEntry] = chain.from_iterable(_first_of(idle, count))
     else:
         entries = first_of(lists, start, end, count)
     return pending_rows(entries, _tails_of_xpending(ctx.now_ms))
@@ -69,7 +68,7 @@ def _xpending(
     try:
         pieces = frozen.pieces()
         if min_idle > 0:
-            pieces = (list(_idle_for(piece, now_ms, min_idle)) for piece in pieces)
+            pieces = _idle_pieces(pieces, now_ms, min_idle)
         rows = _first_of(pieces, count)
         return (yield from pending_rows_steps(rows, _tails_of_xpending(now_ms)))
     finally:
@@ -95,13 +94,21 @@ def _first_of(pieces: Iterable[list[PendingEntry]], count: int) -> Iterator[list
         last_id = piece[-1].entry_id if piece else last_id
 
 
-def _idle_for(
-    entries: Iterable[PendingEntry], now_ms: int, min_idle: int
-) -> Iterator[PendingEntry]:
-    """Entries that are idle for so long, and released entries."""
+def _alone(entries: Iterable[PendingEntry]) -> Iterator[list[PendingEntry]]:
     for entry in entries:
-        if entry.consumer is None or max(now_ms - entry.delivery_ms, 0) >= min_idle:
-            yield entry
+        yield [entry]
+
+
+def _idle_pieces(
+    pieces: Iterable[list[PendingEntry]], now_ms: int, min_idle: int
+) -> Iterator[list[PendingEntry]]:
+    """The entries of each piece that are idle for so long, and released entries."""
+    for piece in pieces:
+        yield [
+            entry
+            for entry in piece
+            if entry.consumer is None or max(now_ms - entry.delivery_ms, 0) >= min_idle
+        ]
 
 
 def _tails_of_xpending(now_ms: int) -> Callable[[PendingEntry], bytes]:
