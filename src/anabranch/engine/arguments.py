@@ -5,7 +5,7 @@ Hot commands read their argument lists themselves; these are the common function
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from anabranch.engine import texts
@@ -98,7 +98,7 @@ def natural(raw: bytes, text: str = texts.NOT_POSITIVE) -> int:
 
 
 def options_of(
-    words: Sequence[bytes], widths: Mapping[bytes, int], refusal: bytes = texts.SYNTAX.encode()
+    words: list[bytes], widths: dict[bytes, int], refusal: bytes = texts.SYNTAX.encode()
 ) -> Iterator[tuple[bytes, list[bytes]]]:
     """The options of a request, from left to right: each one's name in capitals, and its values.
 
@@ -112,7 +112,7 @@ def options_of(
         at = begin + widths.get(name, len(words))
         if at > len(words):
             raise CommandError(refusal.replace(b"%b", texts.shown(words[begin - 1])))
-        yield name, list(words[begin:at])
+        yield name, words[begin:at]
 
 
 def listed_count(words: Sequence[bytes]) -> int:

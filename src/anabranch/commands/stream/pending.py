@@ -479,10 +479,13 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
     )
 
 
+_AUTOCLAIM: Final = {b"COUNT": 1, b"JUSTID": 0}
+
+
 def _autoclaim_options(args: list[bytes]) -> tuple[int, bool]:
     count = AUTOCLAIM_COUNT
     justid = False
-    for name, values in options_of(args[6:], {b"COUNT": 1, b"JUSTID": 0}):
+    for name, values in options_of(args[6:], _AUTOCLAIM):
         if name == b"JUSTID":
             justid = True
             continue

@@ -132,37 +132,45 @@ def _shares(located: LocatedEntries | None, ids: Iterable[int]) -> list[Share] |
 
 
 _Found = tuple[Stream, LocatedEntries | None]
-_Act = Callable[[Context, list[bytes], Policy, list[int], _Found], bytes]
 
 
 def xdelex(ctx: Context, args: list[bytes]) -> bytes | None:
     """Delete entries by ID under a reference policy; one code per ID (1, -1 or 2)."""
-    return _each(ctx, args, _delete_each, 2)
+    return _each(ctx, args, 2)
 
 
 def xackdel(ctx: Context, args: list[bytes]) -> bytes | None:
     """Acknowledge and delete under a reference policy; one code per ID (1, -1 or 2)."""
-    return _each(ctx, args, _acknowledge_each, 3)
+    return _each(ctx, args, 3)
 
 
-def _each(ctx: Context, args: list[bytes], act: _Act, at: int) -> bytes | None:
+def _each(ctx: Context, args: list[bytes], at: int) -> bytes | None:
     """Act on the entries with the IDs of a block at ``at``; a group may be named in front of it."""
     stream = ctx.stream(args[1])
     policy, raw_ids = ids_block(args, at)
     if stream is None or (at > 2 and args[2] not in stream.groups):
         return ctx.reply([-1] * len(raw_ids))
     if len(raw_ids) > LOCATED_AT_ONCE:
-        return ctx.in_slices(args, _each_located(ctx, args, act, at))
-    return act(ctx, args, policy, id_list(raw_ids), (stream, None))
+        return ctx.in_slices(args, _each_located(ctx, args, at))
+    return _act(ctx, args, at, policy, id_list(raw_ids), (stream, None))
 
 
-def _each_located(ctx: Context, args: list[bytes], act: _Act, at: int) -> Steps[list[bytes]]:
+def _each_located(ctx: Context, args: list[bytes], at: int) -> Steps[list[bytes]]:
     policy, raw_ids = ids_block(args, at)
     ids = yield from id_list_steps(raw_ids)
     found = yield from _located(ctx, args[1], ids)
     if found is None or (at > 2 and args[2] not in found[0].groups):
         return [ctx.reply([-1] * len(ids))]
-    return [act(ctx, args, policy, ids, found)]
+    return [_act(ctx, args, at, policy, ids, found)]
+
+
+def _act(
+    ctx: Context, args: list[bytes], at: int, policy: Policy, ids: list[int], found: _Found
+) -> bytes:
+    """Delete entries, or acknowledge them first in the group that is named."""
+    if at > 2:
+        return _acknowledge_each(ctx, args, policy, ids, found)
+    return _delete_each(ctx, args, policy, ids, found)
 
 
 def _is_live(stream: Stream, located: LocatedEntries | None) -> Callable[[int], bool]:
