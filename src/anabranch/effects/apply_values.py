@@ -7,6 +7,7 @@ Where several regions write, the value of a key follows from what they share of 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from anabranch.effects import kinds
 from anabranch.effects.apply_keys import bind
@@ -21,7 +22,7 @@ from anabranch.keyspace.values import (
     StringValue,
     Value,
 )
-from anabranch.stream.elements import SET
+from anabranch.stream.elements import SET, Elements
 from anabranch.stream.register import NO_DEADLINES, Write, amount_of
 from anabranch.stream.shared import ELEMENTS_LEVEL, NO_GROUP, STRINGS_LEVEL, Shared
 
@@ -72,37 +73,39 @@ def put_elements(keyspace: Keyspace, effect: kinds.PutElements) -> None:
     """Put members into a set or items into a list; they replace what was seen at their places."""
     replica = keyspace.replica
     replica.known_level = max(replica.known_level, ELEMENTS_LEVEL)
-    shared, stream = shared_of(keyspace, effect.db, effect.key)
-    elements = shared.elements_of(effect.kind)
-    shown = _shown_set(keyspace, effect, shared)
-    order = None if shown is None else shown.order
-    fresh = [] if order is None else [each for each in effect.places if each not in elements.puts]
-    added = elements.put(replica.dot, effect.places, effect.items, replica.knows)
-    shared.settle(elements)
-    if shown is not None and not added:  # they only win over more removals now
-        _count_anew(keyspace, shown)
-        return
-    bind_small(keyspace, effect.db, effect.key, shared, stream)
-    if shown is not None and order is not None:
-        order.add(fresh)
-        shown.order = order
+    _change(
+        keyspace,
+        effect,
+        lambda elements: elements.put(replica.dot, effect.places, effect.items, replica.knows),
+    )
 
 
 def take_elements(keyspace: Keyspace, effect: kinds.TakeElements) -> None:
     """Take what was seen at places out of a set or a list."""
-    replica = keyspace.replica
+    knows = keyspace.replica.knows
+    _change(keyspace, effect, lambda elements: elements.take(effect.places, knows))
+
+
+def _change(
+    keyspace: Keyspace,
+    effect: kinds.PutElements | kinds.TakeElements,
+    change: Callable[[Elements], object],
+) -> None:
+    """Change elements; ``change`` says whether it has added or removed any."""
     shared, stream = shared_of(keyspace, effect.db, effect.key)
     elements = shared.elements_of(effect.kind)
     shown = _shown_set(keyspace, effect, shared)
     order = None if shown is None else shown.order
     known = [] if order is None else [each for each in effect.places if each in elements.puts]
-    gone = elements.take(effect.places, replica.knows)
+    has_changed = change(elements)
     shared.settle(elements)
-    if shown is not None and not gone:  # other regions have added them again, or taken them before
+    if shown is not None and not has_changed:  # members only win over more removals now, or fewer
         _count_anew(keyspace, shown)
         return
     bind_small(keyspace, effect.db, effect.key, shared, stream)
     if shown is not None and order is not None:
+        former = set(known)
+        order.add([each for each in effect.places if each in elements.puts and each not in former])
         order.remove([each for each in known if each not in elements.puts])
         shown.order = order
 

@@ -52,14 +52,10 @@ def _created(keyspace: Keyspace, db: int, key: bytes) -> list[Event]:
     return [("n", "new", db, key)] if _value(keyspace, db, key) is None else []
 
 
-def _filling(letter: str, name: Callable[[Any], str]) -> Callable[[Keyspace, Any], list[Event]]:
+def _filled(keyspace: Keyspace, effect: kinds.KeyEffect, letter: str, name: str) -> list[Event]:
     """The events of a kind that puts something into a key, which it may create."""
-
-    def events(keyspace: Keyspace, effect: Any) -> list[Event]:
-        db, key = effect.db, effect.key
-        return [*_created(keyspace, db, key), (letter, name(effect), db, key)]
-
-    return events
+    db, key = effect.db, effect.key
+    return [*_created(keyspace, db, key), (letter, name, db, key)]
 
 
 def _overwritten(old: Value | None, new_type: bytes, db: int, key: bytes) -> list[Event]:
@@ -104,10 +100,7 @@ def _resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> list
 
 
 def _create_group(keyspace: Keyspace, effect: kinds.CreateGroup) -> list[Event]:
-    db, key = effect.db, effect.key
-    if is_beaten(keyspace, effect):
-        return []
-    return [*_created(keyspace, db, key), ("t", "xgroup-create", db, key)]
+    return [] if is_beaten(keyspace, effect) else _filled(keyspace, effect, "t", "xgroup-create")
 
 
 def _destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> list[Event]:
@@ -135,8 +128,12 @@ def _expire(keyspace: Keyspace, effect: kinds.Expire) -> list[Event]:
     return [("g", "persist" if effect.at_ms is None else "expire", effect.db, effect.key)]
 
 
-# RENAME, MOVE, COPY and RESTORE replace a key by deleting it first, so "new" is published even if
-# they overwrite a key.
+def _replaced(
+    keyspace: Keyspace, db: int, key: bytes, new_type: bytes, *moved: Event
+) -> list[Event]:
+    """The events of RENAME, MOVE, COPY and RESTORE: they delete a key first, so ``new`` is one."""
+    older = _overwritten(_value(keyspace, db, key), new_type, db, key)
+    return [("n", "new", db, key), *moved, *older]
 
 
 def _rename(keyspace: Keyspace, effect: kinds.Rename) -> list[Event]:
@@ -144,40 +141,28 @@ def _rename(keyspace: Keyspace, effect: kinds.Rename) -> list[Event]:
     value = _value(keyspace, effect.db, effect.key)
     assert value is not None
     verb = "rename" if effect.db == db else "move"
-    return [
-        ("n", "new", db, key),
-        ("g", f"{verb}_from", effect.db, effect.key),
-        ("g", f"{verb}_to", db, key),
-        *_overwritten(_value(keyspace, db, key), value.type_name, db, key),
-    ]
+    left: Event = ("g", f"{verb}_from", effect.db, effect.key)
+    return _replaced(keyspace, db, key, value.type_name, left, ("g", f"{verb}_to", db, key))
 
 
 def _copy(keyspace: Keyspace, effect: kinds.Copy) -> list[Event]:
     db, key = effect.target_db, effect.target
     value = _value(keyspace, effect.db, effect.key)
     assert value is not None
-    return [
-        ("n", "new", db, key),
-        ("g", "copy_to", db, key),
-        *_overwritten(_value(keyspace, db, key), value.type_name, db, key),
-    ]
+    return _replaced(keyspace, db, key, value.type_name, ("g", "copy_to", db, key))
 
 
 def _restore(keyspace: Keyspace, effect: kinds.Restore) -> list[Event]:
     db, key = effect.db, effect.key
     new_type = _PAYLOAD_TYPES.get(effect.payload[0], Stream.type_name)
-    return [
-        ("n", "new", db, key),
-        ("g", "restore", db, key),
-        *_overwritten(_value(keyspace, db, key), new_type, db, key),
-    ]
+    return _replaced(keyspace, db, key, new_type, ("g", "restore", db, key))
 
 
 def _set_string(keyspace: Keyspace, effect: kinds.SetString) -> list[Event]:
     db, key = effect.db, effect.key
     changed = effect.event or ("incrby" if effect.counted else "")
     if changed:
-        return [*_created(keyspace, db, key), ("$", changed, db, key)]
+        return _filled(keyspace, effect, "$", changed)
     return [
         *_created(keyspace, db, key),
         *_overwritten(_value(keyspace, db, key), StringValue.type_name, db, key),
@@ -187,13 +172,12 @@ def _set_string(keyspace: Keyspace, effect: kinds.SetString) -> list[Event]:
 
 def _written_there(keyspace: Keyspace, effect: kinds.WriteString | kinds.Increase) -> list[Event]:
     """Another region has written a string or added to it; a stream may hide it here."""
-    db, key = effect.db, effect.key
-    value = _value(keyspace, db, key)
+    value = _value(keyspace, effect.db, effect.key)
     if isinstance(value, Stream) or (
         isinstance(value, StringValue) and _stays(keyspace.replica, value, effect)
     ):
         return []
-    return [*_created(keyspace, db, key), ("$", effect.event or "set", db, key)]
+    return _filled(keyspace, effect, "$", effect.event or "set")
 
 
 def _stays(
@@ -236,6 +220,10 @@ def _shrunk(kind: str, event: str, effect: Any, *, to_nothing: bool) -> list[Eve
     return events
 
 
+def _push(keyspace: Keyspace, effect: kinds.Push) -> list[Event]:
+    return _filled(keyspace, effect, "l", "rpush" if effect.tail else "lpush")
+
+
 def _pop(keyspace: Keyspace, effect: kinds.Pop) -> list[Event]:
     left = _size(keyspace, effect.db, effect.key) - effect.count
     return _shrunk("l", "rpop" if effect.tail else "lpop", effect, to_nothing=not left)
@@ -255,10 +243,7 @@ def _add_members(keyspace: Keyspace, effect: kinds.AddMembers) -> list[Event]:
     value = _value(keyspace, effect.db, effect.key)
     if isinstance(value, SetValue) and set(effect.members) <= value.members:
         return []  # they only win over more removals now
-    return [
-        *_created(keyspace, effect.db, effect.key),
-        ("s", "sadd", effect.db, effect.key),
-    ]
+    return _filled(keyspace, effect, "s", "sadd")
 
 
 def _put_there(keyspace: Keyspace, effect: kinds.PutElements) -> list[Event]:
@@ -269,8 +254,9 @@ def _put_there(keyspace: Keyspace, effect: kinds.PutElements) -> list[Event]:
         isinstance(value, SetValue) and set(effect.places) <= value.members
     ):
         return []
-    event: list[Event] = [(effect.kind[0], effect.event, db, key)] if effect.event else []
-    return [*_created(keyspace, db, key), *event]
+    if not effect.event:
+        return _created(keyspace, db, key)
+    return _filled(keyspace, effect, effect.kind[0], effect.event)
 
 
 def _taken_there(keyspace: Keyspace, effect: kinds.TakeElements) -> list[Event]:
@@ -297,12 +283,12 @@ def _remove_members(keyspace: Keyspace, effect: kinds.RemoveMembers) -> list[Eve
 
 
 _OTHER: dict[type[kinds.Effect], Callable[[Keyspace, Any], list[Event]]] = {
-    kinds.Add: _filling("t", lambda _: "xadd"),
+    kinds.Add: lambda keyspace, effect: _filled(keyspace, effect, "t", "xadd"),
     kinds.AddRun: _add_run,
     kinds.Remove: lambda _, effect: [_gone(effect)],
     kinds.RemoveNumbers: _remove_numbers,
     kinds.ResolveConflict: _resolve_conflict,
-    kinds.SetLastId: _filling("t", lambda _: "xsetid"),
+    kinds.SetLastId: lambda keyspace, effect: _filled(keyspace, effect, "t", "xsetid"),
     kinds.CreateGroup: _create_group,
     kinds.DestroyGroup: _destroy_group,
     kinds.Delete: _delete,
@@ -316,9 +302,9 @@ _OTHER: dict[type[kinds.Effect], Callable[[Keyspace, Any], list[Event]]] = {
     kinds.Increase: _written_there,
     kinds.PutElements: _put_there,
     kinds.TakeElements: _taken_there,
-    kinds.Overwrite: _filling("$", lambda effect: effect.event),
+    kinds.Overwrite: lambda keyspace, effect: _filled(keyspace, effect, "$", effect.event),
     kinds.SetStrings: _set_strings,
-    kinds.Push: _filling("l", lambda effect: "rpush" if effect.tail else "lpush"),
+    kinds.Push: _push,
     kinds.Pop: _pop,
     kinds.Splice: _splice,
     kinds.RemoveItems: _remove_items,

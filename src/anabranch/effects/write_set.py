@@ -12,44 +12,31 @@ from anabranch.effects import kinds
 from anabranch.effects.apply import EFFECTS
 from anabranch.effects.codec import effect_of
 
-_AGEING: Final = frozenset({kinds.DropRecords, kinds.ForgetProducers})
-_SUBJECTS: Final[dict[type[kinds.Effect], str]] = {
-    kinds.AddRegion: "members",
-    kinds.DropLibrary: "libraries",
-    kinds.DropUser: "users",
-    kinds.EnterCluster: "members",
-    kinds.OpenEpoch: "members",
-    kinds.RemoveRegion: "members",
-    kinds.SetLibrary: "libraries",
-    kinds.SetPolicies: "policies",
-    kinds.SetUser: "users",
-}
-"""What effects change that is not in a key."""
+_ONE_PLACE: Final = (("db", "key"), ("db", "name"))
+"""The first fields of kinds that name one key, or one stream by its name."""
 
 
 def is_ageing(effect: kinds.Effect) -> bool:
     """Whether only the passing of time caused this effect: it would come again after a crash."""
-    kind = type(effect)
-    return kind in _AGEING or (kind is kinds.Delete and effect.expired)  # type: ignore[attr-defined]
+    return EFFECTS[type(effect)].ages or getattr(effect, "expired", False)
 
 
-def places_of(effect: kinds.Effect) -> list[tuple[int, bytes]]:
+def places_of(effect: Any) -> list[tuple[int, bytes]]:
     """``(database, key)`` of every key an effect names, or of the name of a stream."""
-    if isinstance(effect, kinds.Rename | kinds.Copy):
-        return [(effect.db, effect.key), (effect.target_db, effect.target)]
-    if isinstance(effect, kinds.DeleteKeys | kinds.SetStrings):
+    fields = effect.__struct_fields__
+    if "keys" in fields:
         return [(effect.db, key) for key in effect.keys]
-    if isinstance(effect, kinds.ScheduleEntry | kinds.AdvanceScheduled):
-        return [(effect.db, effect.name)]
-    if hasattr(effect, "key"):
-        return [(effect.db, effect.key)]  # type: ignore[attr-defined]
-    return []
+    found = [(effect.db, getattr(effect, fields[1]))] if fields[:2] in _ONE_PLACE else []
+    if "target" in fields:
+        found.append((effect.target_db, effect.target))
+    return found
 
 
 def _is_simple(kind: type[kinds.Effect]) -> bool:
     """Whether an effect of this kind changes the one key that its first two fields name."""
-    special = (kinds.Rename, kinds.Copy, kinds.Delete, kinds.DropRecords, kinds.ForgetProducers)
-    return kind.__struct_fields__[:2] == ("db", "key") and kind not in special
+    fields = kind.__struct_fields__
+    is_special = "target" in fields or "expired" in fields or EFFECTS[kind].ages
+    return fields[:2] == _ONE_PLACE[0] and not is_special
 
 
 SIMPLE: Final = frozenset(kind.__struct_config__.tag for kind in EFFECTS if _is_simple(kind))
@@ -84,7 +71,7 @@ class WriteSet:
             self._databases.add(effect.db)
         elif isinstance(effect, kinds.Flush | kinds.JoinFullSync):
             self.everything = True
-        if (subject := _SUBJECTS.get(type(effect))) is not None:
+        if subject := EFFECTS[type(effect)].subject:
             self.subjects.add(subject)
 
     def add_plain(self, arrays: Iterable[list[Any]], *, numbered: bool) -> None:
@@ -101,7 +88,8 @@ class WriteSet:
     def add_all(self) -> None:
         """Record that anything may have changed."""
         self.everything = True
-        self.subjects.update(_SUBJECTS.values(), ("numbers",))
+        self.subjects.update(row.subject for row in EFFECTS.values() if row.subject)
+        self.subjects.add("numbers")
 
     def includes(self, db: int, key: bytes) -> bool:
         """Whether a key may have changed."""

@@ -5,7 +5,7 @@ Hot commands read their argument lists themselves; these are the common function
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from anabranch.engine import texts
@@ -97,6 +97,24 @@ def natural(raw: bytes, text: str = texts.NOT_POSITIVE) -> int:
     return value
 
 
+def options_of(
+    words: list[bytes], widths: dict[bytes, int], refusal: bytes = texts.SYNTAX.encode()
+) -> Iterator[tuple[bytes, list[bytes]]]:
+    """The options of a request, from left to right: each one's name in capitals, and its values.
+
+    ``widths`` says how many values each has. Another word, or a name with too few values behind it,
+    is refused by ``refusal``, in which ``%b`` stands for the word.
+    """
+    at = 0
+    while at < len(words):
+        name = words[at].upper()
+        begin = at + 1
+        at = begin + widths.get(name, len(words))
+        if at > len(words):
+            raise CommandError(refusal.replace(b"%b", texts.shown(words[begin - 1])))
+        yield name, words[begin:at]
+
+
 def listed_count(words: Sequence[bytes]) -> int:
     """How many rows the last ``words`` of a request ask for: nothing, or ``COUNT n``."""
     if not words:
@@ -107,6 +125,16 @@ def listed_count(words: Sequence[bytes]) -> int:
     if not 1 <= given <= LISTED_MAX:
         raise CommandError(f"ERR COUNT must be from 1 to {LISTED_MAX}")
     return given
+
+
+def timeout_argument(raw: bytes, now_ms: int = 0) -> int:
+    """The time to wait in milliseconds, 0 for ever; ``now_ms`` if it must end in 64 bits."""
+    timeout_ms = integer(raw, "ERR timeout is not an integer or out of range")
+    if timeout_ms < 0:
+        raise CommandError("ERR timeout is negative")
+    if now_ms + timeout_ms > _INT_MAX:
+        raise CommandError("ERR timeout is out of range")
+    return timeout_ms
 
 
 def symmetric(raw: bytes) -> int:

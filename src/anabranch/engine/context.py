@@ -31,6 +31,7 @@ from anabranch.stream.entry_id import SEQ_BITS
 from anabranch.stream.stream import Stream
 
 _I = TypeVar("_I", bound="Inquiry")
+_T = TypeVar("_T")
 
 _VALUES_AT_ONCE = 1000
 """Values of a reply that are encoded in one step: under a millisecond if they are short."""
@@ -70,7 +71,7 @@ class Context:
         self.in_exec = False
         self.in_script = False
         self.waiter: Waiter | None = None  # set while a blocked command runs again
-        self.changes = 0  # what INFO calls rdb_changes_since_last_save
+        self.changes = 0  # since the last snapshot
 
     @property
     def resp3(self) -> bool:
@@ -198,9 +199,13 @@ class Context:
 
     # -- acting -------------------------------------------------------------------------------
 
-    def emit(self, effect: Effect) -> None:
-        """Apply a change, record it, and publish its keyspace events."""
+    def emit(self, effect: Effect, changes: int = 0) -> None:
+        """Apply a change, record it, and publish its keyspace events.
+
+        ``changes`` is how much it adds to what INFO calls rdb_changes_since_last_save.
+        """
         self.effects.emit(effect)
+        self.changes += changes
 
     def create_stream(self, key: bytes) -> Stream:
         """Bind a key of the selected database that does not exist to a new empty stream."""
@@ -210,7 +215,7 @@ class Context:
         self,
         keys: Sequence[bytes],
         args: list[bytes],
-        deadline_ms: int,
+        timeout_ms: int,
         wants: Condition | list[int],
         timeout_reply: bytes,
         *,
@@ -220,6 +225,7 @@ class Context:
     ) -> None:
         """Make the connection wait for keys; the command function then returns None.
 
+        A wait of 0 ms never ends by itself.
         ``wants`` is a condition, or for each key the ID after which a stream must have an entry.
         ``args`` is what runs again when a key is signalled (``$`` already resolved), ``request``
         the same in parsed form, for the command. A command that runs again and calls this once
@@ -231,6 +237,7 @@ class Context:
             if recheck_ms and not self.now_ms < waiter.recheck_ms < recheck_ms:
                 waiters.recheck_at(waiter, recheck_ms)  # the earlier one may be for another key
             return
+        deadline_ms = self.now_ms + timeout_ms if timeout_ms else 0
         if deadline_ms and self.clock.now_us() > self.now_ms * 1000:
             deadline_ms += 1  # the present time was rounded down, and no wait may end too early
         session = self.session
@@ -253,6 +260,19 @@ class Context:
         session.waiter = waiter
         waiters.enqueue(waiter)
 
+    def wait_for(
+        self,
+        conditions: dict[Waiter, Any],
+        condition: Any,
+        args: list[bytes],
+        timeout_ms: int,
+        timeout_reply: bytes,
+    ) -> None:
+        """Make the connection wait for something beside keys, in one of the tables of ``waits``."""
+        self.block([], args, timeout_ms, _never, timeout_reply)
+        if self.session.waiter is not None:
+            self.session.waiter.wait_for(conditions, condition)
+
     def outcome(self, args: list[bytes], begin: Callable[[], _I]) -> _I | None:
         """The result of an inquiry; None as long as the connection has to wait for it.
 
@@ -261,9 +281,7 @@ class Context:
         if self.waiter is None:
             inquiry = begin()
             if not inquiry.is_done:
-                self.block([], args, 0, _never, OK)
-                assert self.session.waiter is not None
-                self.session.waiter.wait_for(self.waits.inquiries, inquiry)
+                self.wait_for(self.waits.inquiries, inquiry, args, 0, OK)
                 return None
         else:
             inquiry = cast(_I, self.waits.inquiries[self.waiter])  # begun by this command
@@ -311,6 +329,13 @@ class Context:
     def reply(self, value: Any) -> bytes:
         """Any reply value in the connection's protocol."""
         return encode(value, self.session.resp3)
+
+
+def existing(value: _T | None) -> _T:
+    """What was looked up; CommandError if there is no such key."""
+    if value is None:
+        raise CommandError(texts.NO_SUCH_KEY)
+    return value
 
 
 def _never(_value: Value | None) -> bool:

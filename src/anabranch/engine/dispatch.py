@@ -254,8 +254,8 @@ class Dispatcher:
         adds_data = command.is_denyoom or (  # a queue grows with each request
             session.transaction is not None and command.full_name not in _ENDS_TRANSACTION
         )
-        if adds_data and "maxmemory" in self.guarded_by and self.memory_exceeded():
-            raise CommandError("OOM command not allowed when used memory > 'maxmemory'.")
+        if adds_data and self.memory_exceeded():
+            raise CommandError(texts.OUT_OF_MEMORY)
         if (
             not session.resp3
             and session.subscriptions + len(session.shard_channels)
@@ -269,6 +269,14 @@ class Dispatcher:
             raise CommandError(texts.LOADING)
         if session.monitoring and (_may_write(command) or "readonly" in command.flags):
             raise CommandError("ERR Replica can't interact with the keyspace")
+
+    def admit_inside(self, ctx: Asked, command: Command, args: list[bytes]) -> None:
+        """Raise the reason why EXEC or a script may not run a request: the user, or the disk."""
+        user = ctx.session.user
+        if user is not None and not user.is_unrestricted and not command.is_noauth:
+            self._acl.check(ctx, command, args)
+        if self.withheld is not None:
+            self.withheld.check(ctx.session, command, args)
 
     @property
     def is_loading(self) -> bool:

@@ -75,6 +75,19 @@ OPTION_WIDTH: Final = {
 """The count of words of each option, its name included; one if it is not listed."""
 
 
+def options_before(args: list[bytes], first: int) -> Iterator[tuple[bytes, list[bytes]]]:
+    """The options in front of the word before ``first``: each name in capitals, and all its words.
+
+    An option that this word cuts off has fewer words.
+    """
+    at = 1
+    while at < first - 1:
+        name = args[at].upper()
+        given = args[at : min(at + OPTION_WIDTH.get(name, 1), first - 1)]
+        at += len(given)
+        yield name, given
+
+
 def streams_at(args: Sequence[bytes], words: tuple[bytes, ...] = (b"STREAMS",)) -> int:
     """The index of the first key, by the syntax of the options; 0 without STREAMS.
 

@@ -11,11 +11,12 @@ ID, of which one stays.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from anabranch.effects import kinds
+from anabranch.effects.acknowledging import GroupPlace
 from anabranch.engine.adding import add_entry
 from anabranch.engine.leases import LeasePlace
 from anabranch.resp.encode import array_of
@@ -29,7 +30,6 @@ from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
     from anabranch.engine.context import Context
-    from anabranch.stream.groups.group import Group
     from anabranch.stream.groups.pending_entry import PendingEntry
     from anabranch.stream.groups.policy import GroupPolicy, Policed
 
@@ -48,16 +48,7 @@ DEAD_PRODUCER: Final = b"ab-dead-letter"
 """Begins the producer ID of copies in dead-letter streams."""
 
 
-class Whose(NamedTuple):
-    """A group by its names, and what it is."""
-
-    db: int
-    key: bytes
-    name: bytes
-    group: Group
-
-
-def release(ctx: Context, whose: Whose, rows: Sequence[Released], cause: bytes) -> None:
+def release(ctx: Context, whose: GroupPlace, rows: Sequence[Released], cause: bytes) -> None:
     """Release entries, which are pending or exist, in this order; or give them up."""
     group = whose.group
     policed = group.policed
@@ -82,7 +73,7 @@ def release(ctx: Context, whose: Whose, rows: Sequence[Released], cause: bytes) 
 
 
 def _delayed(
-    ctx: Context, whose: Whose, policy: GroupPolicy, rows: list[Released], cause: bytes
+    ctx: Context, whose: GroupPlace, policy: GroupPolicy, rows: list[Released], cause: bytes
 ) -> list[Released]:
     """Released now, and looked at when the first delay may be over."""
     place = LeasePlace(whose.db, whose.key, whose.name, False)
@@ -93,13 +84,8 @@ def _delayed(
     return [(entry_id, replica_id, ctx.now_ms, count) for entry_id, replica_id, _, count in rows]
 
 
-def gives_up(group: Group, entry: PendingEntry) -> bool:
-    """Whether an entry must not be handed out once more."""
-    return group.policed is not None and group.policed.policy.gives_up(entry.delivery_count)
-
-
 def give_up(
-    ctx: Context, whose: Whose, entries: Iterable[PendingEntry], reason: bytes
+    ctx: Context, whose: GroupPlace, entries: Iterable[PendingEntry], reason: bytes
 ) -> list[Released]:
     """Move entries to the dead-letter stream, and acknowledge them.
 
@@ -114,7 +100,7 @@ def give_up(
     halting: list[Released] = []
     for entry in entries:
         region = whose.group.pending.region_of(entry)
-        stops = policed.policy.halts and _has_key(ctx, whose, policed.policy, entry)
+        stops = policed.policy.halts and _has_key(whose, policed.policy, entry)
         is_copied = stops and (policed.policy.is_halted(entry) or not _target(whose, policed))
         if not is_copied and not _is_copied(ctx, whose, policed, entry, reason):
             kept.append((entry.entry_id, region, 0, entry.delivery_count))
@@ -131,32 +117,29 @@ def give_up(
     return kept
 
 
-def _halt(ctx: Context, whose: Whose, rows: list[Released]) -> None:
+def _halt(ctx: Context, whose: GroupPlace, rows: list[Released]) -> None:
     """Release entries that stop their keys."""
     ctx.stats.policy_halted += len(rows)
-    ctx.emit(kinds.Assign(whose.db, whose.key, whose.name, None, rows))
-    ctx.changes += len(rows)
+    ctx.emit(kinds.Assign(whose.db, whose.key, whose.name, None, rows), len(rows))
     if ctx.server.events.flags:
         ctx.server.events.publish([("t", "xhalt", whose.db, whose.key)] * len(rows))
 
 
-def _target(whose: Whose, policed: Policed) -> bytes | None:
+def _target(whose: GroupPlace, policed: Policed) -> bytes | None:
     """Where copies go; nowhere from the stream of dead letters itself."""
     target = policed.policy.dead_letter
     return None if target == whose.key else target
 
 
-def _has_key(ctx: Context, whose: Whose, policy: GroupPolicy, entry: PendingEntry) -> bool:
+def _has_key(whose: GroupPlace, policy: GroupPolicy, entry: PendingEntry) -> bool:
     """Whether an entry exists and has the field that orders the entries of its group."""
-    source = ctx.keyspace.databases[whose.db].values[whose.key]
-    assert type(source) is Stream
-    found = source.find_pending(whose.group, entry)
+    found = whose.stream.find_pending(whose.group, entry)
     if found is None or policy.key_field is None:
         return False
     return value_of(bytes(found[1].fragment(found[2])), policy.key_field) is not None
 
 
-def acknowledge(ctx: Context, whose: Whose, entries: list[PendingEntry]) -> None:
+def acknowledge(ctx: Context, whose: GroupPlace, entries: list[PendingEntry]) -> None:
     """Acknowledge entries; of several with one ID those that are named by their numbers."""
     pending = whose.group.pending
     ids: list[int] = []
@@ -166,21 +149,18 @@ def acknowledge(ctx: Context, whose: Whose, entries: list[PendingEntry]) -> None
             dots.append((pending.region_of(entry), entry.number))
         else:
             ids.append(entry.entry_id)
-    ctx.emit(kinds.Acknowledge(whose.db, whose.key, whose.name, ids, dots))
-    ctx.changes += len(entries)
+    ctx.emit(kinds.Acknowledge(whose.db, whose.key, whose.name, ids, dots), len(entries))
 
 
 # -- copies in dead-letter streams ------------------------------------------------------------
 
 
 def _is_copied(
-    ctx: Context, whose: Whose, policed: Policed, entry: PendingEntry, reason: bytes
+    ctx: Context, whose: GroupPlace, policed: Policed, entry: PendingEntry, reason: bytes
 ) -> bool:
     """Copy an entry if it has to be; False if that is impossible at present."""
     target = _target(whose, policed)
-    source = ctx.keyspace.databases[whose.db].values[whose.key]
-    assert type(source) is Stream
-    found = source.find_pending(whose.group, entry)
+    found = whose.stream.find_pending(whose.group, entry)
     if found is None:  # there is nothing to copy any more
         return True
     if target is None:
@@ -205,7 +185,7 @@ def _is_copied(
 
 
 def _fields(
-    whose: Whose,
+    whose: GroupPlace,
     policy: GroupPolicy,
     past: list[Attempt],
     entry: PendingEntry,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from anabranch.engine import texts
-from anabranch.engine.arguments import integer
+from anabranch.engine.arguments import integer, options_of
 from anabranch.errors import CommandError
 from anabranch.pattern import compile_glob
 
@@ -38,19 +38,14 @@ def scan_options(words: list[bytes], *, over_keys: bool) -> ScanOptions:
     count = _PAGE_DEFAULT
     matches = None
     type_name = None
-    for index in range(0, len(words), 2):
-        word = words[index].upper()
-        if index + 1 == len(words):
-            raise CommandError(texts.SYNTAX)
-        raw = words[index + 1]
-        if word == b"COUNT":
+    widths = {b"COUNT": 1, b"MATCH": 1, **({b"TYPE": 1} if over_keys else {})}
+    for name, (raw,) in options_of(words, widths):
+        if name == b"COUNT":
             count = integer(raw)
             if count < 1:
                 raise CommandError(texts.SYNTAX)
-        elif word == b"MATCH":
+        elif name == b"MATCH":
             matches = None if raw == b"*" else compile_glob(raw)
-        elif word == b"TYPE" and over_keys:
-            type_name = raw.lower()
         else:
-            raise CommandError(texts.SYNTAX)
+            type_name = raw.lower()
     return ScanOptions(count, matches, type_name)

@@ -20,6 +20,7 @@ NOT_SYMMETRIC = (
 )
 NOT_INT32 = "ERR value is out of range, value must between -2147483648 and 2147483647"
 SYNTAX = "ERR syntax error"
+OUT_OF_MEMORY = "OOM command not allowed when used memory > 'maxmemory'."
 LOADING = "LOADING Redis is loading the dataset in memory"
 INVALID_ID = "ERR Invalid stream ID specified as stream command argument"
 DB_RANGE = "ERR DB index is out of range"

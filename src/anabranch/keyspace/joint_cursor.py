@@ -17,7 +17,7 @@ import msgspec
 from xxhash import xxh32_digest
 
 from anabranch import zstd
-from anabranch.keyspace.version_vectors import covers, maximum
+from anabranch.keyspace.version_vectors import covers, maximum, row_of, vector_of
 from anabranch.metrics.holdings import NAME_BYTES
 from anabranch.stream.groups.group import LOCAL_REPLICA_ID
 from anabranch.stream.numbering import has_behind
@@ -143,19 +143,6 @@ def read_joint_cursor(raw: bytes) -> JointCursor:
     return JointCursor(
         vector_of(fields.base), fields.rows, set(fields.ended), fields.after, fields.places
     )
-
-
-def vector_of(row: _Row) -> dict[int, int]:
-    """The version vector that a row has."""
-    return dict(zip(row[::2], row[1::2], strict=False))
-
-
-def row_of(vector: Mapping[int, int]) -> _Row:
-    """A version vector as a row."""
-    row: _Row = []
-    for item in vector.items():
-        row += item
-    return row
 
 
 def _by_name(rows: dict[bytes, _Row]) -> dict[bytes, _Row]:

@@ -24,7 +24,7 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from anabranch.keyspace.packed_table import PackedTable, Sweep
-from anabranch.keyspace.version_vectors import covers, maximum, raise_to
+from anabranch.keyspace.version_vectors import covers, maximum, raise_to, row_of, vector_of
 from anabranch.scheduling import Steps
 
 BUCKETS: Final = 1024
@@ -68,23 +68,12 @@ def bucket_of(place: Place) -> int:
     return xxh3_64_intdigest(place[1], seed=place[0]) % BUCKETS
 
 
-def _row(vector: Mapping[int, int]) -> _Row:
-    row: list[int] = []
-    for item in vector.items():
-        row += item
-    return tuple(row)
-
-
-def _vector(row: _Row) -> dict[int, int]:
-    return dict(zip(row[::2], row[1::2], strict=True))
-
-
 def _covers(vector: Mapping[int, int], row: _Row) -> bool:
     return all(vector.get(row[at], 0) >= row[at + 1] for at in range(0, len(row), 2))
 
 
 def _joined(one: bytes, other: bytes) -> bytes:
-    return _encode(_row(maximum(_vector(_decode(one)), _vector(_decode(other)))))
+    return _encode(row_of(maximum(vector_of(_decode(one)), vector_of(_decode(other)))))
 
 
 class LastEffects:
@@ -174,7 +163,7 @@ class LastEffects:
         if not row or row == (replica_id, row[1]):
             row = replica_id, max(number, row[1] if row else 0)
         else:
-            row = _row(maximum(_vector(row), {replica_id: number}))
+            row = tuple(row_of(maximum(vector_of(row), {replica_id: number})))
         self._keys[place] = row
 
     def mark_changed(self, place: Place) -> None:
@@ -198,8 +187,8 @@ class LastEffects:
         packed = self._packed[db].get(key)
         return maximum(
             self.base,
-            _vector(self._keys.get(place, ())),
-            {} if packed is None else _vector(_decode(packed)),
+            vector_of(self._keys.get(place, ())),
+            {} if packed is None else vector_of(_decode(packed)),
         )
 
     def of_bucket(self, bucket: int) -> dict[int, int]:
@@ -240,7 +229,7 @@ class LastEffects:
         """All but the packed keys as plain values, for a snapshot; :meth:`read` takes them back."""
         self.absorb()
         rows = [
-            (db, key, [row] if len(row) == 2 else list(_vector(row).items()))
+            (db, key, [row] if len(row) == 2 else list(vector_of(row).items()))
             for (db, key), row in self._keys.items()
         ]
         return [list(self.base.items()), rows]
@@ -260,7 +249,7 @@ class LastEffects:
         """Take over packed keys. Whoever computes digests does not know any of them yet."""
         self._packed[db].update(rows, _joined)
         for key, row in rows.items():
-            raise_to(self._buckets[bucket_of((db, key))], _vector(_decode(row)))
+            raise_to(self._buckets[bucket_of((db, key))], vector_of(_decode(row)))
 
     # -- packing and dropping -----------------------------------------------------------------
 

@@ -13,7 +13,7 @@ until every member has them on its disk.
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -265,8 +265,7 @@ def write_token(vector: Mapping[int, int]) -> bytes:
     triples = sorted((region_of(o), epoch_of(o), number) for o, number in vector.items() if number)
     if not triples:
         return _NOTHING
-    data = msgspec.msgpack.encode([each for triple in triples for each in triple])
-    return TOKEN_PREFIX + urlsafe_b64encode(data).rstrip(b"=")
+    return TOKEN_PREFIX + _coded(triples)
 
 
 def write_placed_token(vector: Mapping[int, int], places: Mapping[int, int]) -> bytes:
@@ -278,8 +277,7 @@ def write_placed_token(vector: Mapping[int, int], places: Mapping[int, int]) -> 
         (region_of(each), epoch_of(each), vector.get(each, 0), places.get(each, 0))
         for each in vector.keys() | places.keys()
     )
-    data = msgspec.msgpack.encode([each for row in rows for each in row])
-    return PLACED_PREFIX + urlsafe_b64encode(data).rstrip(b"=")
+    return PLACED_PREFIX + _coded(rows)
 
 
 def read_placed_token(raw: bytes) -> tuple[dict[int, int], dict[int, int]]:
@@ -295,6 +293,11 @@ def read_placed_token(raw: bytes) -> tuple[dict[int, int], dict[int, int]]:
     if min(flat, default=0) < 0 or write_placed_token(vector, places) != raw:
         raise ValueError("not as a token is written")
     return vector, places
+
+
+def _coded(rows: Sequence[tuple[int, ...]]) -> bytes:
+    data = msgspec.msgpack.encode([each for row in rows for each in row])
+    return urlsafe_b64encode(data).rstrip(b"=")
 
 
 def _numbers(coded: bytes) -> list[int]:

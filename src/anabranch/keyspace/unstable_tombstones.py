@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from sys import getsizeof
 
 from anabranch.stream.shared import Dot
@@ -54,19 +55,18 @@ class UnstableTombstones:
 
     def update(self, replica_id: int, numbers: list[int]) -> None:
         """Add dots of one replica ID, in any order; fast if their numbers ascend in long runs."""
-        if replica_id in self._numbers:
-            known = dict(zip(self._numbers[replica_id], self._arrivals[replica_id], strict=True))
-            fresh = [number for number in numbers if number not in known]
-            known.update(dict.fromkeys(fresh, self._arrived))
-            numbers = sorted(known)
-            arrivals = array("Q", map(known.__getitem__, numbers))
-        else:
-            numbers = list(dict.fromkeys(sorted(numbers)))
-            arrivals = array("Q", [self._arrived]) * len(numbers)
-        if numbers:
-            self._numbers[replica_id] = array("Q", numbers)
-            self._arrivals[replica_id] = arrivals
+        self._hold(replica_id, chain(self._numbers.get(replica_id, ()), numbers))
         self._arrived += 1
+
+    def _hold(self, replica_id: int, numbers: Iterable[int]) -> None:
+        """Hold exactly these dots of a replica ID; those that are new have arrived now."""
+        known = dict(
+            zip(self._numbers.get(replica_id, ()), self._arrivals.get(replica_id, ()), strict=True)
+        )
+        wanted = array("Q", dict.fromkeys(sorted(numbers)))
+        if wanted:
+            self._numbers[replica_id] = wanted
+            self._arrivals[replica_id] = array("Q", [known.get(n, self._arrived) for n in wanted])
 
     def prune(self, watermark: Mapping[int, int]) -> int:
         """Drop the dots that a version vector covers; returns how many."""
@@ -90,16 +90,5 @@ class UnstableTombstones:
             if replica_id not in found:
                 del self._numbers[replica_id], self._arrivals[replica_id]
         for replica_id, wanted in found.items():
-            known = dict(
-                zip(
-                    self._numbers.get(replica_id, ()),
-                    self._arrivals.get(replica_id, ()),
-                    strict=True,
-                )
-            )
-            numbers = sorted(wanted)
-            self._numbers[replica_id] = array("Q", numbers)
-            self._arrivals[replica_id] = array(
-                "Q", [known.get(number, self._arrived) for number in numbers]
-            )
+            self._hold(replica_id, wanted)
         self._arrived += 1

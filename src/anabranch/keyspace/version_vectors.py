@@ -6,7 +6,7 @@ replica ID have no gaps, so the vector covers all of them up to that number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 
 def covers(vector: Mapping[int, int], other: Mapping[int, int]) -> bool:
@@ -20,6 +20,19 @@ def covers(vector: Mapping[int, int], other: Mapping[int, int]) -> bool:
 def covers_dot(vector: Mapping[int, int], dot: tuple[int, int]) -> bool:
     """Whether a version vector covers one effect, ``(replica ID, number)``."""
     return vector.get(dot[0], 0) >= dot[1]
+
+
+def row_of(vector: Mapping[int, int]) -> list[int]:
+    """A version vector in little memory: replica ID, number, replica ID, number ..."""
+    row: list[int] = []
+    for item in vector.items():
+        row += item
+    return row
+
+
+def vector_of(row: Sequence[int]) -> dict[int, int]:
+    """The version vector that a row has."""
+    return dict(zip(row[::2], row[1::2], strict=False))
 
 
 def maximum(*vectors: Mapping[int, int]) -> dict[int, int]:

@@ -28,6 +28,7 @@ from xxhash import xxh3_64_intdigest
 
 from anabranch import zstd
 from anabranch.effects import kinds
+from anabranch.effects.apply import EFFECTS
 from anabranch.effects.streams import bind_small, note_hidden
 from anabranch.effects.write_set import places_of
 from anabranch.errors import UNREADABLE
@@ -105,12 +106,7 @@ SENSELESS: Final = (
 )
 """What reading a sound record with the wrong contents raises."""
 
-_UNTOUCHED: Final = frozenset({
-    kinds.Copy, kinds.CreateStream, kinds.Delete, kinds.DeleteKeys, kinds.DropLibrary,
-    kinds.DropUser, kinds.Expire, kinds.Flush, kinds.Restore, kinds.SetLibrary, kinds.SetString,
-    kinds.SetStrings, kinds.SetUser,
-})  # fmt: skip
-"""Effects that only bind and unbind keys: the values stay as they are."""
+_UNTOUCHED: Final = frozenset(kind for kind, row in EFFECTS.items() if row.binds)
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Any]).decode

@@ -14,7 +14,7 @@ from anabranch.effects import kinds
 from anabranch.effects.acknowledging import GroupPlace, held_back, told_by
 from anabranch.effects.apply_homes import asking, hand_over_of, leaving
 from anabranch.engine.leases import LeasePlace
-from anabranch.engine.releasing import LEASE, Whose, release
+from anabranch.engine.releasing import LEASE, release
 from anabranch.stream.groups.home import HomeEpoch
 from anabranch.stream.groups.policy import TIME
 from anabranch.stream.stream import Stream
@@ -270,12 +270,13 @@ class Leasing:
         """Look at one place; afterwards it is due later, or not at all, or again at once."""
         leases = self._region.leases
         value = self._region.keyspace.databases[place.db].values.get(place.key)
-        group = value.groups.get(place.group) if type(value) is Stream else None
+        stream = value if type(value) is Stream else None
+        group = None if stream is None else stream.groups.get(place.group)
         ours = self._region.keyspace.replica.region
-        if group is None or group.policed is None or group.is_away(ours):
+        if stream is None or group is None or group.policed is None or group.is_away(ours):
             leases.drop(place)
             return
-        whose = Whose(place.db, place.key, place.group, group)
+        whose = GroupPlace(place.db, place.key, place.group, stream, group)
         if not place.is_consumer:
             self._look_at_group(place, whose, group.policed, now_ms)
             return
@@ -286,7 +287,7 @@ class Leasing:
             self._look_at_consumer(place, whose, consumer, hold, now_ms)
 
     def _look_at_group(
-        self, place: LeasePlace, whose: Whose, policed: Policed, now_ms: int
+        self, place: LeasePlace, whose: GroupPlace, policed: Policed, now_ms: int
     ) -> None:
         """Release the entries whose own time is over; wake readers for those whose delay is."""
         leases, pending = self._region.leases, whose.group.pending
@@ -311,7 +312,7 @@ class Leasing:
                 leases.look(place, max(next_ms, now_ms + bool(policed.ripe)))
 
     def _look_at_consumer(
-        self, place: LeasePlace, whose: Whose, consumer: Consumer, hold: Hold, now_ms: int
+        self, place: LeasePlace, whose: GroupPlace, consumer: Consumer, hold: Hold, now_ms: int
     ) -> None:
         """Release the entries of a consumer without a sign of life, or remove the consumer."""
         leases, policed = self._region.leases, whose.group.policed
@@ -338,7 +339,7 @@ class Leasing:
         else:
             leases.drop(place)
 
-    def _release(self, whose: Whose, entries: Iterable[PendingEntry], policy: str) -> None:
+    def _release(self, whose: GroupPlace, entries: Iterable[PendingEntry], policy: str) -> None:
         """Release entries as XNACK FAIL does, because of a policy, one of :data:`RELEASES`."""
         pending = whose.group.pending
         rows = [

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, NoReturn
+from typing import Final, NoReturn
 
 from anabranch.engine import texts
-from anabranch.engine.arguments import integer
+from anabranch.engine.arguments import integer, options_of, timeout_argument
 from anabranch.engine.client_list import client_type, client_type_argument, describe
 from anabranch.engine.context import Context
 from anabranch.engine.help import wrong_subcommand
@@ -17,7 +17,6 @@ from anabranch.resp.encode import OK, ONE, ZERO, bulk, null, verbatim
 from anabranch.resp.encode import integer as integer_reply
 from anabranch.resp.values import SetReply
 
-_NOT_TIMEOUT = "ERR timeout is not an integer or out of range"
 _NO_TRACKING = "ERR Client tracking is not supported by this server"
 _NOT_TRACKED = (
     "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or "
@@ -131,9 +130,7 @@ def pause(ctx: Context, args: list[bytes]) -> bytes:
     mode = args[3].lower() if len(args) == 4 else b"all"
     if mode not in (b"write", b"all"):
         raise CommandError("ERR CLIENT PAUSE mode must be WRITE or ALL")
-    timeout_ms = integer(args[2], _NOT_TIMEOUT)
-    if timeout_ms < 0:
-        raise CommandError("ERR timeout is negative")
+    timeout_ms = timeout_argument(args[2])
     if timeout_ms == 0:
         return OK
     dispatcher = ctx.server.dispatcher
@@ -180,52 +177,32 @@ def unblock(ctx: Context, args: list[bytes]) -> bytes:
 # -- client-side caching, which this server leaves to others ----------------------------------
 
 
+_TRACKING: Final = {
+    **dict.fromkeys((b"REDIRECT", b"PREFIX"), 1),
+    **dict.fromkeys((b"BCAST", b"OPTIN", b"OPTOUT", b"NOLOOP"), 0),
+}
+
+
 def tracking(ctx: Context, args: list[bytes]) -> bytes:
     """CLIENT TRACKING ON | OFF [...]: OFF is the case already, ON is refused."""
-    options = _tracking_options(ctx, args)
+    given: set[bytes] = set()
+    for name, values in options_of(args[3:], _TRACKING):
+        if name == b"REDIRECT":
+            if name in given:
+                raise CommandError("ERR A client can only redirect to a single other client")
+            if integer(values[0]) not in ctx.server.sessions:
+                raise CommandError("ERR The client ID you want redirect to does not exist")
+        given.add(name)
     word = args[2].lower()
     if word == b"on":
-        if "prefix" in options and "bcast" not in options:
+        if b"PREFIX" in given and b"BCAST" not in given:
             raise CommandError("ERR PREFIX option requires BCAST mode to be enabled")
-        if "optin" in options and "optout" in options:
+        if {b"OPTIN", b"OPTOUT"} <= given:
             raise CommandError("ERR You can't specify both OPTIN mode and OPTOUT mode")
         raise CommandError(_NO_TRACKING)
     if word != b"off":
         raise CommandError(texts.SYNTAX)
     return OK
-
-
-_TrackingOption = Literal["redirect", "prefix", "bcast", "optin", "optout", "noloop"]
-_TRACKING_WORDS: dict[bytes, _TrackingOption] = {
-    b"bcast": "bcast",
-    b"optin": "optin",
-    b"optout": "optout",
-    b"noloop": "noloop",
-}
-
-
-def _tracking_options(ctx: Context, args: list[bytes]) -> set[_TrackingOption]:
-    options: set[_TrackingOption] = set()
-    index = 3
-    while index < len(args):
-        word = args[index].lower()
-        has_value = index + 1 < len(args)
-        if word == b"redirect" and has_value:
-            if "redirect" in options:
-                raise CommandError("ERR A client can only redirect to a single other client")
-            index += 1
-            if integer(args[index]) not in ctx.server.sessions:
-                raise CommandError("ERR The client ID you want redirect to does not exist")
-            options.add("redirect")
-        elif word == b"prefix" and has_value:
-            index += 1
-            options.add("prefix")
-        elif word in _TRACKING_WORDS:
-            options.add(_TRACKING_WORDS[word])
-        else:
-            raise CommandError(texts.SYNTAX)
-        index += 1
-    return options
 
 
 def caching(_ctx: Context, _args: list[bytes]) -> NoReturn:

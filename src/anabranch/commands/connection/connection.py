@@ -6,12 +6,12 @@ clients fall back on reading it.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from anabranch.commands.connection.client import checked_name
 from anabranch.engine import texts
 from anabranch.engine.acl.rules import DEFAULT_USER
-from anabranch.engine.arguments import int32, integer_or_none
+from anabranch.engine.arguments import int32, integer_or_none, options_of
 from anabranch.engine.context import Context
 from anabranch.engine.queueing import end_transaction
 from anabranch.engine.redaction import redacted
@@ -134,21 +134,17 @@ def hello(ctx: Context, args: list[bytes]) -> bytes:
     )
 
 
+_HELLO: Final = {b"AUTH": 2, b"SETNAME": 1}
+
+
 def _hello_options(args: list[bytes]) -> tuple[tuple[bytes, bytes] | None, bytes | None]:
     credentials = None
     name = None
-    index = 2
-    while index < len(args):
-        word = args[index].lower()
-        following = len(args) - index - 1
-        if word == b"auth" and following >= 2:
-            credentials = (args[index + 1], args[index + 2])
-            index += 3
-        elif word == b"setname" and following >= 1:
-            name = checked_name(args[index + 1], "Client names")
-            index += 2
+    for word, values in options_of(args[2:], _HELLO, b"ERR Syntax error in HELLO option '%b'"):
+        if word == b"AUTH":
+            credentials = (values[0], values[1])
         else:
-            raise CommandError(b"ERR Syntax error in HELLO option '%b'" % args[index])
+            name = checked_name(values[0], "Client names")
     return credentials, name
 
 

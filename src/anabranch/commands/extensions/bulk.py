@@ -24,8 +24,8 @@ from anabranch.commands.stream.options import check_trim, trim_stream, trim_thre
 from anabranch.effects import kinds
 from anabranch.effects.codec import SENT_ARGUMENT_BYTES_MAX
 from anabranch.engine import texts
-from anabranch.engine.arguments import integer
-from anabranch.engine.context import Context
+from anabranch.engine.arguments import integer, options_of
+from anabranch.engine.context import Context, existing
 from anabranch.errors import CommandError
 from anabranch.keyspace.last_positions import ends_of
 from anabranch.keyspace.replica import epoch_of, region_of
@@ -203,8 +203,7 @@ def offsets(ctx: Context, args: list[bytes]) -> bytes | None:
         return reply
     if ctx.waiter is not None:
         ctx.waiter.timeout_reply = reply
-    deadline_ms = ctx.now_ms + block_ms if block_ms else 0
-    ctx.block(keys, args, deadline_ms, _any_change, reply)
+    ctx.block(keys, args, block_ms, _any_change, reply)
     return None
 
 
@@ -297,9 +296,7 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
     """AB.EXPORT key region from to [MAXBYTES n] [CODEC none|nodes|zstd]."""
     low, high = integer(args[3]), integer(args[4])
     bytes_max, codec = _export_options(args)
-    stream = _stream_of(ctx, args[1])
-    if stream is None:
-        raise CommandError(texts.NO_SUCH_KEY)
+    stream = existing(_stream_of(ctx, args[1]))
     log = _log_of(stream, args[2])
     base = stream.incarnation
     pack = _CHUNK.pack
@@ -372,17 +369,14 @@ def _is_whole(block: Block, count: int) -> bool:
 def _export_options(args: list[bytes]) -> tuple[int, int]:
     """The limit in bytes, and the number of the codec."""
     bytes_max, codec = EXPORT_BYTES_DEFAULT, _NONE
-    for at in range(5, len(args), 2):
-        word = args[at].upper()
-        if word == b"MAXBYTES" and at + 1 < len(args):
-            bytes_max = min(integer(args[at + 1]), EXPORT_BYTES_MAX)
-        elif word == b"CODEC" and at + 1 < len(args):
-            found = _CODECS.get(args[at + 1].upper())
+    for name, values in options_of(args[5:], {b"MAXBYTES": 1, b"CODEC": 1}):
+        if name == b"MAXBYTES":
+            bytes_max = min(integer(values[0]), EXPORT_BYTES_MAX)
+        else:
+            found = _CODECS.get(values[0].upper())
             if found is None:
                 raise CommandError(_NO_CODEC)
             codec = found
-        else:
-            raise CommandError(texts.SYNTAX)
     return bytes_max, codec
 
 
@@ -552,7 +546,5 @@ def _limits(ctx: Context) -> tuple[int, int]:
 
 def ledger(ctx: Context, args: list[bytes]) -> bytes:
     """AB.LEDGER key: what each producer of batches has had accepted."""
-    stream = ctx.read_stream(args[1])
-    if stream is None:
-        raise CommandError(texts.NO_SUCH_KEY)
+    stream = existing(ctx.read_stream(args[1]))
     return ctx.reply([[pid, *record] for pid, record in stream.ledger.records.items()])

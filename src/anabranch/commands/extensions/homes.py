@@ -93,8 +93,7 @@ def home_move(ctx: Context, args: list[bytes]) -> bytes:
             b"them, or remove them from the cluster; AB.HOME TAKE ... FORCE in the next home works"
             % b", ".join(left)
         )
-    ctx.emit(leaving(place, HomeEpoch(present.number + 1, target)))
-    ctx.changes += 1
+    ctx.emit(leaving(place, HomeEpoch(present.number + 1, target)), 1)
     return OK
 
 
@@ -123,8 +122,7 @@ def home_take(ctx: Context, args: list[bytes]) -> bytes | None:
             return OK
         raise CommandError("ERR this region is the home of the group already")
     if force:
-        ctx.emit(taken_by(place, HomeEpoch(present.number + 1, ours, True)))
-        ctx.changes += 1
+        ctx.emit(taken_by(place, HomeEpoch(present.number + 1, ours, True)), 1)
         return OK
     if ctx.waiter is None:
         if ctx.in_exec:
@@ -132,12 +130,11 @@ def home_take(ctx: Context, args: list[bytes]) -> bytes | None:
                 "ERR AB.HOME TAKE without FORCE waits for the home: not in MULTI, not in a script"
             )
         ctx.replica.require_level(HOMES_LEVEL, "home regions")
-        ctx.emit(asking(place, present, ours))
-        ctx.changes += 1
+        ctx.emit(asking(place, present, ours), 1)
     ctx.block(
         [place.key],
         args,
-        ctx.now_ms + _ANSWER_MS,
+        _ANSWER_MS,
         _Here(place.name, ours),
         _NO_ANSWER,
         fails_without_key=True,

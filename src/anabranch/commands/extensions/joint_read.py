@@ -27,14 +27,8 @@ from anabranch.engine import texts
 from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.keyspace.database import Database
-from anabranch.keyspace.joint_cursor import (
-    STREAMS_MAX,
-    JointCursor,
-    read_joint_cursor,
-    row_of,
-    vector_of,
-)
-from anabranch.keyspace.version_vectors import covers, maximum
+from anabranch.keyspace.joint_cursor import STREAMS_MAX, JointCursor, read_joint_cursor
+from anabranch.keyspace.version_vectors import covers, maximum, row_of, vector_of
 from anabranch.keyspace.waiter import Waiter
 from anabranch.resp.encode import array_header, bulk
 from anabranch.scheduling import Steps
@@ -123,8 +117,7 @@ def read(ctx: Context, args: list[bytes], options: EntryRequest) -> bytes | None
     block_ms = options.request.block_ms
     if takings is not None or block_ms is None or ctx.in_exec:
         return request.reply(takings or ())
-    deadline_ms = options.request.deadline_ms(ctx.now_ms)
-    ctx.block(list(request.followed(ctx)), args, deadline_ms, is_stream, b"", request=request)
+    ctx.block(list(request.followed(ctx)), args, block_ms, is_stream, b"", request=request)
     waiter = ctx.session.waiter
     assert waiter is not None
     waiter.late_reply = request.reply

@@ -98,9 +98,9 @@ def policy_set(ctx: Context, args: list[bytes]) -> bytes:
     ctx.emit(
         kinds.SetPolicies(
             ctx.db.index, subject.name, subject.is_pattern, subject.group, plain, ctx.now_ms
-        )
+        ),
+        len(plain),
     )
-    ctx.changes += len(plain)
     return OK
 
 
@@ -230,9 +230,9 @@ def policy_del(ctx: Context, args: list[bytes]) -> bytes:
         ctx.emit(
             kinds.SetPolicies(
                 ctx.db.index, subject.name, subject.is_pattern, subject.group, rows, ctx.now_ms
-            )
+            ),
+            len(rows),
         )
-        ctx.changes += len(rows)
     return integer_reply(len(rows))
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.engine import texts
-from anabranch.engine.context import Context
-from anabranch.errors import CommandError
+from anabranch.engine.context import Context, existing
 from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.stream.entry_id import text
 from anabranch.stream.producer import Accepted
@@ -18,9 +16,7 @@ _ALONE: Dot = (0, 0)
 
 def producers(ctx: Context, args: list[bytes]) -> bytes:
     """AB.PRODUCERS key: what a stream keeps of each producer: idempotent IDs and batches."""
-    stream = ctx.read_stream(args[1])
-    if stream is None:
-        raise CommandError(texts.NO_SUCH_KEY)
+    stream = existing(ctx.read_stream(args[1]))
     records = _records(stream)
     names = sorted({*stream.producers.tables, *records})
     return ctx.reply([_producer(stream, name, records.get(name, {})) for name in names])

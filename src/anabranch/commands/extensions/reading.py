@@ -15,7 +15,7 @@ from typing import Final
 
 from anabranch.commands.stream.read_request import ReadRequest, ReplyBudget, parse_read
 from anabranch.engine.context import Context
-from anabranch.engine.key_extraction import OPTION_WIDTH, streams_at
+from anabranch.engine.key_extraction import options_before, streams_at
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import ALONE, epoch_of, region_of
 from anabranch.keyspace.values import Value
@@ -66,11 +66,7 @@ class EntryRequest:
         self.glob: bytes | None = None
         first = names_at(args)
         words = [args[0]] if first else args
-        at = 1
-        while at < first - 1:
-            word = args[at].upper()
-            given = args[at : min(at + OPTION_WIDTH.get(word, 1), first - 1)]
-            at += len(given)
+        for word, given in options_before(args, first):
             if word == b"NOTES":
                 self.notes = True
             elif word == b"WHERE":
@@ -102,13 +98,9 @@ def keys_of_read(args: list[bytes]) -> list[tuple[int, str]]:
     first = names_at(args)
     if not first or args[first - 1].upper() == b"PATTERN":
         return []
-    at = 1
     stop = first + (len(args) - first) // 2
-    while at < first - 1:
-        word = args[at].upper()
-        if word in (b"FROM", b"GROUP"):
-            stop = len(args)
-        at += OPTION_WIDTH.get(word, 1)
+    if any(word in (b"FROM", b"GROUP") for word, _ in options_before(args, first)):
+        stop = len(args)
     return [(index, "RO access") for index in range(first, stop)]
 
 

@@ -18,6 +18,7 @@ from anabranch.effects import kinds
 from anabranch.effects.acknowledging import GroupPlace, Told, told_by
 from anabranch.engine import texts
 from anabranch.engine.arguments import id_list, integer_or_none
+from anabranch.engine.context import Context, existing
 from anabranch.engine.homing import check_home
 from anabranch.engine.leases import LeasePlace
 from anabranch.engine.releasing import add_once
@@ -29,7 +30,6 @@ from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
     from anabranch.engine.acl.users import User
-    from anabranch.engine.context import Context
     from anabranch.stream.block import Block
 
 COUNT_DEFAULT: Final = 100
@@ -109,9 +109,7 @@ class _Letter:
 def redrive(ctx: Context, args: list[bytes]) -> bytes:
     """AB.REDRIVE key [IDS numids id ... | COUNT n] [REASON r] [RATE n/s] [DRYRUN]."""
     options = _RedriveOptions(args)
-    stream = ctx.stream(args[1])
-    if stream is None:
-        raise CommandError(texts.NO_SUCH_KEY)
+    stream = existing(ctx.stream(args[1]))
     redrives, place = ctx.server.redrives, (ctx.db.index, args[1])
     run = _Redrive(ctx, args[1], stream, options)
     if options.rate is not None and not options.is_dry:
@@ -180,9 +178,9 @@ class _Redrive:
             ctx.emit(
                 kinds.Remove(
                     ctx.db.index, self._key, done, counted=True, dereferenced=False, trimmed=False
-                )
+                ),
+                len(done),
             )
-            ctx.changes += len(done)
             ctx.stats.policy_redriven += len(done)
         return is_left and self.done < self.total
 
@@ -259,8 +257,7 @@ def _give_back(
         place = GroupPlace(ctx.db.index, origin, name, value, group)
         for effect in told_by(place, _untold(place, [found for found, _ in pairs if found])):
             ctx.emit(effect)
-        ctx.emit(kinds.Assign(ctx.db.index, origin, name, None, rows))
-        ctx.changes += len(rows)
+        ctx.emit(kinds.Assign(ctx.db.index, origin, name, None, rows), len(rows))
         ctx.server.leases.look(LeasePlace(ctx.db.index, origin, name, False), ctx.now_ms)
         return ""
     tag = (_PRODUCER + key, text(letter.entry_id))

@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch.commands.stream.options import group_in
 from anabranch.engine import texts
-from anabranch.engine.context import Context
+from anabranch.engine.context import Context, existing
 from anabranch.engine.holding import LeaseState, lease_states, retention_state
 from anabranch.errors import CommandError
 from anabranch.keyspace.agreement import agreement_digest, preparing
@@ -61,14 +61,11 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
     if len(args) > 2:
         if len(args) != 4 or args[2].upper() != b"GROUP":
             raise CommandError(texts.SYNTAX)
-        if stream is None:
-            raise CommandError(texts.NO_SUCH_KEY)
-        return ctx.reply(_policed(ctx, args[1], args[3], group_in(stream, args[1], args[3])))
+        group = group_in(existing(stream), args[1], args[3])
+        return ctx.reply(_policed(ctx, args[1], args[3], group))
     is_there = stream is not None
     if stream is None:  # the remembered stream of a deleted key
-        stream = ctx.db.remembered.get(args[1])
-    if stream is None:
-        raise CommandError(texts.NO_SUCH_KEY)
+        stream = existing(ctx.db.remembered.get(args[1]))
     tombstones = ctx.keyspace.tombstones_of(ctx.db.index, args[1])
     return ctx.reply(
         {
@@ -311,9 +308,7 @@ def _intervals(by_replica_id: Mapping[int, Ranges]) -> list[list[int]]:
 
 def lag(ctx: Context, args: list[bytes]) -> bytes:
     """AB.LAG key [group ...]: the lag of each group, as a whole and by region."""
-    stream = ctx.read_stream(args[1])
-    if stream is None:
-        raise CommandError(texts.NO_SUCH_KEY)
+    stream = existing(ctx.read_stream(args[1]))
     rows = []
     for name in args[2:] or sorted(stream.groups):
         group = group_in(stream, args[1], name)

@@ -25,7 +25,7 @@ from anabranch.commands.extensions.reading import (
     notes_of,
 )
 from anabranch.commands.stream.options import interval_end, interval_start
-from anabranch.commands.stream.read_request import timeout_argument
+from anabranch.engine.arguments import timeout_argument
 from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import (
@@ -99,7 +99,7 @@ def read(ctx: Context, args: list[bytes]) -> bytes | None:
     again = args[: len(args) - len(cursors)] + cursors
     if ctx.waiter is not None:  # entries that do not match need no second look
         ctx.waiter.args, ctx.waiter.timeout_reply = again, reply
-    ctx.block(keys, again, request.deadline_ms(ctx.now_ms), is_stream, reply)
+    ctx.block(keys, again, request.block_ms, is_stream, reply)
     return None
 
 
@@ -171,7 +171,5 @@ def waitfor(ctx: Context, args: list[bytes]) -> bytes | None:
     nothing = null(ctx.resp3)
     if ctx.in_exec:
         return nothing
-    ctx.block([], args, ctx.now_ms + timeout_ms if timeout_ms else 0, is_stream, nothing)
-    if ctx.session.waiter is not None:
-        ctx.session.waiter.wait_for(ctx.waits.vectors, wanted)
+    ctx.wait_for(ctx.waits.vectors, wanted, args, timeout_ms, nothing)
     return None

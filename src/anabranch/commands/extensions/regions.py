@@ -40,6 +40,13 @@ def peers(ctx: Context, _args: list[bytes]) -> bytes:
     )
 
 
+_COUNTERS = (
+    *("sent_bytes", "received_bytes", "sent_raw_bytes", "received_raw_bytes", "connects"),
+    *("fetches", "served_fetches", "relayed_bytes", "duplicates", "checksum_errors"),
+    *("full_catch_ups", "partial_catch_ups"),
+)
+
+
 def _peer(peer: PeerFigures, fault: LinkFault | None, expires: int | None) -> dict[str, Any]:
     counters = peer.counters
     return {
@@ -69,18 +76,7 @@ def _peer(peer: PeerFigures, fault: LinkFault | None, expires: int | None) -> di
         "held-batches": peer.held_count,
         "held-bytes": peer.held_bytes,
         "held-oldest-ms": round(peer.held_oldest_ms),
-        "sent-bytes": counters.sent_bytes,
-        "received-bytes": counters.received_bytes,
-        "sent-raw-bytes": counters.sent_raw_bytes,
-        "received-raw-bytes": counters.received_raw_bytes,
-        "connects": counters.connects,
-        "fetches": counters.fetches,
-        "served-fetches": counters.served_fetches,
-        "relayed-bytes": counters.relayed_bytes,
-        "duplicates": counters.duplicates,
-        "checksum-errors": counters.checksum_errors,
-        "full-catch-ups": counters.full_catch_ups,
-        "partial-catch-ups": counters.partial_catch_ups,
+        **{name.replace("_", "-"): getattr(counters, name) for name in _COUNTERS},
         "last-catch-up": counters.catch_up_cause,
         "refusals": counters.refusals,
         "last-refusal": peer.refusal,

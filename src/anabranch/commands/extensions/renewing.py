@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 from anabranch.commands.stream.options import stream_and_group
 from anabranch.config.policies import duration_ms
 from anabranch.effects import kinds
+from anabranch.effects.acknowledging import GroupPlace
 from anabranch.engine.arguments import id_list
 from anabranch.engine.holding import use_name
 from anabranch.engine.homing import check_home
 from anabranch.engine.leases import LeasePlace
-from anabranch.engine.releasing import Whose
 from anabranch.errors import CommandError
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import MAX_ID, MIN_ID, text
@@ -34,7 +34,7 @@ def renew(ctx: Context, args: list[bytes]) -> bytes | None:
     begins anew, and it is a sign of life. Without IDs it is about all entries of the consumer.
     """
     key, name = args[1], args[2]
-    _, group = stream_and_group(ctx, key, name)
+    stream, group = stream_and_group(ctx, key, name)
     check_home(ctx, key, name, group)
     try:
         ahead_ms = duration_ms(args[4].decode("latin-1"))
@@ -46,7 +46,7 @@ def renew(ctx: Context, args: list[bytes]) -> bytes | None:
         return ctx.reply([])
     use_name(ctx, key, name, group, args[3])
     consumer.seen_ms = ctx.now_ms
-    whose = Whose(ctx.db.index, key, name, group)
+    whose = GroupPlace(ctx.db.index, key, name, stream, group)
     if not ids:
         return ctx.in_slices(args, _renewed(ctx, whose, consumer, ahead_ms))
     rows = [
@@ -59,7 +59,9 @@ def renew(ctx: Context, args: list[bytes]) -> bytes | None:
     return ctx.reply(list(dict.fromkeys(text(entry.entry_id) for _, entry in rows)))
 
 
-def _renewed(ctx: Context, whose: Whose, consumer: Consumer, ahead_ms: int) -> Steps[list[bytes]]:
+def _renewed(
+    ctx: Context, whose: GroupPlace, consumer: Consumer, ahead_ms: int
+) -> Steps[list[bytes]]:
     """Renew all entries of a consumer, some at a time."""
     found: set[int] = set()
     for region, pending in list(consumer.pending.items()):
@@ -75,7 +77,7 @@ def _renewed(ctx: Context, whose: Whose, consumer: Consumer, ahead_ms: int) -> S
 
 def _renew(
     ctx: Context,
-    whose: Whose,
+    whose: GroupPlace,
     consumer: Consumer,
     ahead_ms: int,
     entries: list[tuple[int, PendingEntry]],
@@ -94,5 +96,6 @@ def _renew(
     rows = [
         (entry.entry_id, region, max(at_ms, 0), entry.delivery_count) for region, entry in entries
     ]
-    ctx.emit(kinds.Assign(whose.db, whose.key, whose.name, consumer.name, rows, ctx.now_ms))
-    ctx.changes += len(rows)
+    ctx.emit(
+        kinds.Assign(whose.db, whose.key, whose.name, consumer.name, rows, ctx.now_ms), len(rows)
+    )

@@ -175,9 +175,9 @@ def schedule(ctx: Context, args: list[bytes]) -> bytes:
             fields,
             options.recurrence,
             options.tag,
-        )
+        ),
+        1,
     )
-    ctx.changes += 1
     return bulk(handle)
 
 
@@ -217,8 +217,7 @@ def schedule_cancel(ctx: Context, args: list[bytes]) -> bytes:
         if entry is not None:
             rows.append((handle, *entry.identity, entry.at_ms, GONE_MS, 0))
     if rows:
-        ctx.emit(kinds.AdvanceScheduled(ctx.db.index, args[2], rows))
-        ctx.changes += len(rows)
+        ctx.emit(kinds.AdvanceScheduled(ctx.db.index, args[2], rows), len(rows))
     return integer_reply(len(rows))
 
 

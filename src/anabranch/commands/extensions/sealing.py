@@ -7,16 +7,13 @@ snapshots, ``DUMP`` and other regions.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anabranch.effects import kinds
-from anabranch.engine import texts
+from anabranch.engine.context import Context, existing
 from anabranch.errors import CommandError
 from anabranch.resp.encode import ONE, ZERO
 from anabranch.stream.entry_id import SEALED_ID
-
-if TYPE_CHECKING:
-    from anabranch.engine.context import Context
 
 _EXHAUSTED: Final = (
     "ERR The stream has used up its IDs: it takes no more entries, and needs no seal"
@@ -25,13 +22,10 @@ _EXHAUSTED: Final = (
 
 def seal(ctx: Context, args: list[bytes]) -> bytes:
     """AB.SEAL key: the reply is 1, or 0 if the stream was sealed before."""
-    stream = ctx.stream(args[1])
-    if stream is None:
-        raise CommandError(texts.NO_SUCH_KEY)
+    stream = existing(ctx.stream(args[1]))
     if stream.is_sealed:
         return ZERO
     if stream.last_id >= SEALED_ID:
         raise CommandError(_EXHAUSTED)
-    ctx.emit(kinds.SetLastId(ctx.db.index, args[1], SEALED_ID, None, None))
-    ctx.changes += 1
+    ctx.emit(kinds.SetLastId(ctx.db.index, args[1], SEALED_ID, None, None), 1)
     return ONE

@@ -10,9 +10,10 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from anabranch.commands.stream.options import stream_and_group
+from anabranch.effects.acknowledging import GroupPlace
 from anabranch.engine import texts
 from anabranch.engine.arguments import listed_count
-from anabranch.engine.releasing import Whose, acknowledge
+from anabranch.engine.releasing import acknowledge
 from anabranch.errors import CommandError
 from anabranch.resp.encode import integer as integer_reply
 from anabranch.stream.entry_id import text
@@ -51,7 +52,7 @@ def _in_order(ctx: Context, key: bytes, name: bytes) -> tuple[Stream, Group, Pol
 
 def skip(ctx: Context, args: list[bytes]) -> bytes:
     """AB.SKIP key group value [value ...]; replies how many of these keys were stopped."""
-    _, group, policed = _in_order(ctx, args[1], args[2])
+    stream, group, policed = _in_order(ctx, args[1], args[2])
     order = policed.order
     assert order is not None
     found: list[PendingEntry] = []
@@ -60,7 +61,7 @@ def skip(ctx: Context, args: list[bytes]) -> bytes:
         if entry is not None and entry in policed.halted:
             found.append(entry)
     if found:
-        acknowledge(ctx, Whose(ctx.db.index, args[1], args[2], group), found)
+        acknowledge(ctx, GroupPlace(ctx.db.index, args[1], args[2], stream, group), found)
     return integer_reply(len(found))
 
 

@@ -25,7 +25,7 @@ from anabranch.commands.stream.readgroup import check_groups, news_of, next_turn
 from anabranch.engine.arguments import integer, integer_or_none
 from anabranch.engine.context import Context
 from anabranch.engine.holding import use_name
-from anabranch.engine.key_extraction import OPTION_WIDTH
+from anabranch.engine.key_extraction import options_before
 from anabranch.errors import CommandError
 from anabranch.keyspace.waiter import Condition, Waiter
 from anabranch.resp.encode import OK, array_header, bulk
@@ -328,11 +328,7 @@ def _parsed(args: list[bytes]) -> tuple[int, tuple[bytes, bytes] | None, list[by
     credit: int | None = None
     group = None
     others = [b"AB.READ"]
-    at = 1
-    while at < first - 1:
-        word = args[at].upper()
-        given = args[at : min(at + OPTION_WIDTH.get(word, 1), first - 1)]
-        at += len(given)
+    for word, given in options_before(args, first):
         if word == b"CREDIT" and len(given) == 2:
             credit = integer_or_none(given[1])
             if credit is None or not 1 <= credit <= CREDIT_MAX:

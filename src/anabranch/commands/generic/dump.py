@@ -7,6 +7,7 @@ from anabranch.effects.prepare import rewriting
 from anabranch.effects.restoring import value_of
 from anabranch.engine import texts
 from anabranch.engine.arguments import integer as integer_argument
+from anabranch.engine.arguments import options_of
 from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
@@ -73,6 +74,9 @@ def _dump(value: Value) -> Steps[list[bytes]]:
     return parts
 
 
+_RESTORE = {b"REPLACE": 0, b"ABSTTL": 0, b"IDLETIME": 1, b"FREQ": 1}
+
+
 class _RestoreOptions:
     """The options after the payload of a RESTORE."""
 
@@ -83,22 +87,14 @@ class _RestoreOptions:
         self.absolute = False
         self.idle_s = 0
         eviction_option = b""  # IDLETIME and FREQ belong to different policies
-        index = 0
-        while index < len(words):
-            word = words[index].upper()
-            index += 1
-            if word == b"REPLACE":
+        for name, values in options_of(words, _RESTORE):
+            if name == b"REPLACE":
                 self.replace = True
-            elif word == b"ABSTTL":
+            elif name == b"ABSTTL":
                 self.absolute = True
-            elif (
-                word in (b"IDLETIME", b"FREQ")
-                and index < len(words)
-                and eviction_option in (b"", word)
-            ):
-                eviction_option = word
-                self._eviction(word, integer_argument(words[index]))
-                index += 1
+            elif eviction_option in (b"", name):
+                eviction_option = name
+                self._eviction(name, integer_argument(values[0]))
             else:
                 raise CommandError(texts.SYNTAX)
 
@@ -177,8 +173,7 @@ def _bind(
         at_ms = min(at_ms + ctx.now_ms, _MS_MAX)
     if at_ms and at_ms <= ctx.now_ms:  # the deadline has passed already
         if existing is not None:
-            ctx.emit(kinds.Delete(effect.db, key, False))
-            ctx.changes += 1
+            ctx.emit(kinds.Delete(effect.db, key, False), 1)
         return [OK]
     effect.at_ms = at_ms or None
     effect.incarnation = ctx.db.incarnation_for(key, value)

@@ -120,6 +120,5 @@ def persist(ctx: Context, args: list[bytes]) -> bytes:
     key = args[1]
     if ctx.use(key) is None or key not in ctx.db.deadlines:
         return ZERO
-    ctx.emit(kinds.Expire(ctx.db.index, key, None))
-    ctx.changes += 1
+    ctx.emit(kinds.Expire(ctx.db.index, key, None), 1)
     return ONE

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from anabranch.effects import kinds
 from anabranch.effects.prepare import rewriting
 from anabranch.engine import texts
-from anabranch.engine.arguments import int32, integer_or_none
-from anabranch.engine.context import Context
+from anabranch.engine.arguments import int32, integer_or_none, options_of
+from anabranch.engine.context import Context, existing
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import PLAIN, RAW, ListValue, SetValue, StringValue, Value
 from anabranch.resp.encode import OK, ONE, ZERO, bulk, integer, null
@@ -54,8 +54,7 @@ def delete(ctx: Context, args: list[bytes]) -> bytes:
     if len(args) == 2:
         if ctx.lookup(args[1]) is None:
             return ZERO
-        ctx.emit(kinds.Delete(db.index, args[1], False))
-        ctx.changes += 1
+        ctx.emit(kinds.Delete(db.index, args[1], False), 1)
         return ONE
     keys = args[1:]
     if db.deadlines:
@@ -91,8 +90,7 @@ def rename(ctx: Context, args: list[bytes]) -> bytes | None:
     """Move value and deadline to another key, which may exist."""
 
     def early_reply() -> bytes | None:
-        if ctx.use(args[1]) is None:
-            raise CommandError(texts.NO_SUCH_KEY)
+        existing(ctx.use(args[1]))
         return OK if args[1] == args[2] else None
 
     return _move(ctx, args, ctx.db.index, args[2], early_reply, OK)
@@ -102,8 +100,7 @@ def renamenx(ctx: Context, args: list[bytes]) -> bytes | None:
     """Move value and deadline to another key that does not exist."""
 
     def early_reply() -> bytes | None:
-        if ctx.use(args[1]) is None:
-            raise CommandError(texts.NO_SUCH_KEY)
+        existing(ctx.use(args[1]))
         return None if ctx.lookup(args[2]) is None else ZERO
 
     return _move(ctx, args, ctx.db.index, args[2], early_reply, ONE)
@@ -124,8 +121,7 @@ def _move(
         database = ctx.keyspace.databases[target_db]
         ctx.lookup_in(database, target)
         incarnation = database.incarnation_for(target, ctx.db.values[args[1]])
-        ctx.emit(kinds.Rename(ctx.db.index, args[1], target_db, target, incarnation))
-        ctx.changes += 1
+        ctx.emit(kinds.Rename(ctx.db.index, args[1], target_db, target, incarnation), 1)
         return done
 
     return _written(ctx, args, target_db, target, early_reply, act)
@@ -157,17 +153,11 @@ def copy(ctx: Context, args: list[bytes]) -> bytes | None:
     """Bind another key to an independent copy of a value."""
     index = ctx.db.index
     replace = False
-    position = 3
-    while position < len(args):
-        word = args[position].upper()
-        if word == b"REPLACE":
+    for name, values in options_of(args[3:], {b"REPLACE": 0, b"DB": 1}):
+        if name == b"REPLACE":
             replace = True
-        elif word == b"DB" and position + 1 < len(args):
-            position += 1
-            index = database_index(ctx, args[position])
         else:
-            raise CommandError(texts.SYNTAX)
-        position += 1
+            index = database_index(ctx, values[0])
     key, target = args[1], args[2]
     if key == target and index == ctx.db.index:
         raise CommandError(_SAME_OBJECTS)
@@ -183,8 +173,7 @@ def copy(ctx: Context, args: list[bytes]) -> bytes | None:
     def act() -> bytes:
         database = ctx.keyspace.databases[index]
         incarnation = database.incarnation_for(target, ctx.db.values[key])
-        ctx.emit(kinds.Copy(ctx.db.index, key, index, target, incarnation))
-        ctx.changes += 1
+        ctx.emit(kinds.Copy(ctx.db.index, key, index, target, incarnation), 1)
         return ONE
 
     return _written(ctx, args, index, target, early_reply, act)

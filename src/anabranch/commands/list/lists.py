@@ -8,8 +8,8 @@ from anabranch.commands.generic.values import read_as, write_as
 from anabranch.effects import kinds
 from anabranch.engine import texts
 from anabranch.engine.arguments import integer as integer_argument
-from anabranch.engine.arguments import natural, symmetric
-from anabranch.engine.context import Context
+from anabranch.engine.arguments import natural, options_of, symmetric
+from anabranch.engine.context import Context, existing
 from anabranch.engine.spec import CommandFunction
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import ListValue
@@ -31,8 +31,7 @@ def _push(*, tail: bool, makes: bool = True) -> CommandFunction:
             return ZERO
         before = 0 if value is None else len(value.items)
         items = args[2:]
-        ctx.emit(kinds.Push(ctx.db.index, key, items, tail=tail))
-        ctx.changes += len(items)
+        ctx.emit(kinds.Push(ctx.db.index, key, items, tail=tail), len(items))
         return integer(before + len(items))
 
     return run
@@ -71,8 +70,7 @@ rpop = _pop("rpop", tail=True)
 def pop_items(ctx: Context, key: bytes, value: ListValue, count: int, *, tail: bool) -> list[bytes]:
     """Take items off one end of a list that a command has looked up."""
     taken = list(islice(reversed(value.items) if tail else value.items, count))
-    ctx.emit(kinds.Pop(ctx.db.index, key, len(taken), tail))
-    ctx.changes += len(taken)
+    ctx.emit(kinds.Pop(ctx.db.index, key, len(taken), tail), len(taken))
     return taken
 
 
@@ -143,14 +141,11 @@ def lindex(ctx: Context, args: list[bytes]) -> bytes:
 
 def lset(ctx: Context, args: list[bytes]) -> bytes:
     """Put an item in the place of another."""
-    value = write_as(ctx, args[1], ListValue)
-    if value is None:
-        raise CommandError(texts.NO_SUCH_KEY)
+    value = existing(write_as(ctx, args[1], ListValue))
     at = _index(args[2], len(value.items))
     if at is None:
         raise CommandError("ERR index out of range")
-    ctx.emit(kinds.Splice(ctx.db.index, args[1], at, 1, [args[3]], "lset"))
-    ctx.changes += 1
+    ctx.emit(kinds.Splice(ctx.db.index, args[1], at, 1, [args[3]], "lset"), 1)
     return OK
 
 
@@ -166,8 +161,7 @@ def linsert(ctx: Context, args: list[bytes]) -> bytes:
         at = value.items.index(args[3]) + (where == b"AFTER")
     except ValueError:
         return integer(-1)
-    ctx.emit(kinds.Splice(ctx.db.index, args[1], at, 0, [args[4]], "linsert"))
-    ctx.changes += 1
+    ctx.emit(kinds.Splice(ctx.db.index, args[1], at, 0, [args[4]], "linsert"), 1)
     return integer(len(value.items))
 
 
@@ -180,8 +174,7 @@ def lrem(ctx: Context, args: list[bytes]) -> bytes:
         found = min(found, abs(count))
     if found:
         signed = -found if count < 0 else found
-        ctx.emit(kinds.RemoveItems(ctx.db.index, args[1], args[3], signed))
-        ctx.changes += found
+        ctx.emit(kinds.RemoveItems(ctx.db.index, args[1], args[3], signed), found)
     return integer(found)
 
 
@@ -192,21 +185,15 @@ class _PositionSearch:
         self.rank = 1
         self.count: int | None = None
         self.max_length = 0
-        for index in range(0, len(words), 2):
-            word = words[index].upper()
-            if index + 1 == len(words):
-                raise CommandError(texts.SYNTAX)
-            raw = words[index + 1]
-            if word == b"RANK":
-                self.rank = symmetric(raw)
+        for name, values in options_of(words, {b"RANK": 1, b"COUNT": 1, b"MAXLEN": 1}):
+            if name == b"RANK":
+                self.rank = symmetric(values[0])
                 if not self.rank:
                     raise CommandError(_ZERO_RANK)
-            elif word == b"COUNT":
-                self.count = natural(raw, "ERR COUNT can't be negative")
-            elif word == b"MAXLEN":
-                self.max_length = natural(raw, "ERR MAXLEN can't be negative")
+            elif name == b"COUNT":
+                self.count = natural(values[0], "ERR COUNT can't be negative")
             else:
-                raise CommandError(texts.SYNTAX)
+                self.max_length = natural(values[0], "ERR MAXLEN can't be negative")
 
 
 def lpos(ctx: Context, args: list[bytes]) -> bytes:

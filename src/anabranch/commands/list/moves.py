@@ -43,12 +43,6 @@ def _is_list(value: Value | None) -> bool:
     return isinstance(value, ListValue)
 
 
-def _wait(ctx: Context, keys: list[bytes], args: list[bytes], timeout_ms: int) -> None:
-    """Wait until one of some keys has a list; returns what a command that blocks returns."""
-    deadline_ms = ctx.now_ms + timeout_ms if timeout_ms else 0
-    ctx.block(keys, args, deadline_ms, _is_list, null_array(ctx.resp3))
-
-
 def _pop_or_wait(*, tail: bool) -> CommandFunction:
     """The function of BLPOP, or of BRPOP, which pops at the tail."""
 
@@ -63,7 +57,7 @@ def _pop_or_wait(*, tail: bool) -> CommandFunction:
                 return ctx.reply([key, *pop_items(ctx, key, value, 1, tail=tail)])
         if ctx.in_exec:
             return null_array(ctx.resp3)
-        _wait(ctx, keys, args, timeout_ms)
+        ctx.block(keys, args, timeout_ms, _is_list, null_array(ctx.resp3))
         return None
 
     return run
@@ -92,45 +86,31 @@ def _move(
     db = ctx.db.index
     # In this order a list of one item that is moved onto itself is never empty.
     ctx.emit(kinds.Push(db, target, [item], tail=to_tail))
-    ctx.emit(kinds.Pop(db, source, 1, from_tail))
-    ctx.changes += 1
+    ctx.emit(kinds.Pop(db, source, 1, from_tail), 1)
     return bulk(item)
 
 
-def lmove(ctx: Context, args: list[bytes]) -> bytes:
-    """Move an item from one end of a list to one of another."""
-    from_tail, to_tail = _end(args[3]), _end(args[4])
-    moved = _move(ctx, args[1], args[2], from_tail=from_tail, to_tail=to_tail)
-    return null(ctx.resp3) if moved is None else moved
+def _mover(*, has_ends: bool, waits: bool) -> CommandFunction:
+    """LMOVE or BLMOVE, which waits for an item; RPOPLPUSH or BRPOPLPUSH if the ends are given."""
 
-
-def rpoplpush(ctx: Context, args: list[bytes]) -> bytes:
-    """LMOVE from the tail to the head."""
-    moved = _move(ctx, args[1], args[2], from_tail=True, to_tail=False)
-    return null(ctx.resp3) if moved is None else moved
-
-
-def _move_or_wait(
-    ctx: Context, args: list[bytes], *, from_tail: bool, to_tail: bool
-) -> bytes | None:
-    timeout_ms = _timeout_ms(args[-1])
-    source = args[1]
-    moved = None
-    if ctx.waiter is None or _is_list(ctx.lookup(source)):
-        moved = _move(ctx, source, args[2], from_tail=from_tail, to_tail=to_tail)
-    if moved is None:
-        if ctx.in_exec:
+    def run(ctx: Context, args: list[bytes]) -> bytes | None:
+        from_tail, to_tail = (_end(args[3]), _end(args[4])) if has_ends else (True, False)
+        timeout_ms = _timeout_ms(args[-1]) if waits else 0
+        source = args[1]
+        moved = None
+        if ctx.waiter is None or _is_list(ctx.lookup(source)):
+            moved = _move(ctx, source, args[2], from_tail=from_tail, to_tail=to_tail)
+        if moved is not None:
+            return moved
+        if ctx.in_exec or not waits:
             return null(ctx.resp3)
-        _wait(ctx, [source], args, timeout_ms)
-    return moved
+        ctx.block([source], args, timeout_ms, _is_list, null_array(ctx.resp3))
+        return None
+
+    return run
 
 
-def blmove(ctx: Context, args: list[bytes]) -> bytes | None:
-    """LMOVE that waits for an item."""
-    from_tail, to_tail = _end(args[3]), _end(args[4])
-    return _move_or_wait(ctx, args, from_tail=from_tail, to_tail=to_tail)
-
-
-def brpoplpush(ctx: Context, args: list[bytes]) -> bytes | None:
-    """RPOPLPUSH that waits for an item."""
-    return _move_or_wait(ctx, args, from_tail=True, to_tail=False)
+lmove = _mover(has_ends=True, waits=False)
+rpoplpush = _mover(has_ends=False, waits=False)
+blmove = _mover(has_ends=True, waits=True)
+brpoplpush = _mover(has_ends=False, waits=True)

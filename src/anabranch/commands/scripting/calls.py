@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from anabranch.engine import texts
 from anabranch.engine.absent import hint
 from anabranch.engine.context import Context
 from anabranch.engine.inside import Inside
@@ -55,7 +56,7 @@ class Calls:
         self.has_written = False
         """Whether it has called a command that writes."""
         self._ignores_memory = b"allow-oom" in flags
-        self._is_memory_full = _is_memory_full(ctx)
+        self._is_memory_full = ctx.server.dispatcher.memory_exceeded()
         self.caller = ctx.session
         self.session = _session_like(ctx.session)
         self._inside = Inside(ctx)
@@ -123,13 +124,8 @@ class Calls:
 
     def _admit(self, entry: ServedCommand, args: list[bytes]) -> None:
         """Raise the reason if a script may not call a command now."""
-        ctx, command = self._ctx, entry.command
-        user = self.session.user
-        if user is not None and not user.is_unrestricted:
-            ctx.server.acl.check(ctx, command, args)
-        dispatcher = ctx.server.dispatcher
-        if dispatcher.withheld is not None:
-            dispatcher.withheld.check(self.session, command, args)
+        command, dispatcher = entry.command, self._ctx.server.dispatcher
+        dispatcher.admit_inside(self._ctx, command, args)
         if self.is_read_only and (command.is_write or command.name in _SENDING):
             raise CommandError("ERR Write commands are not allowed from read-only scripts.")
         if command.is_write:
@@ -141,13 +137,8 @@ class Calls:
             and self._is_memory_full
             and not (self.has_written or self._ignores_memory)
         ):
-            raise CommandError("OOM command not allowed when used memory > 'maxmemory'.")
+            raise CommandError(texts.OUT_OF_MEMORY)
         self.has_written |= command.is_write
-
-
-def _is_memory_full(ctx: Context) -> bool:
-    dispatcher = ctx.server.dispatcher
-    return "maxmemory" in dispatcher.guarded_by and dispatcher.memory_exceeded()
 
 
 def _session_like(caller: Session) -> Session:

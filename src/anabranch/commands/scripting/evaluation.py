@@ -83,12 +83,8 @@ def check_flags(ctx: Context, flags: frozenset[bytes], *, is_read_only: bool) ->
     dispatcher = ctx.server.dispatcher
     if dispatcher.write_refusal is not None:
         raise CommandError(dispatcher.write_refusal)
-    if (
-        b"allow-oom" not in flags
-        and "maxmemory" in dispatcher.guarded_by
-        and dispatcher.memory_exceeded()
-    ):
-        raise CommandError("OOM command not allowed when used memory > 'maxmemory'.")
+    if b"allow-oom" not in flags and dispatcher.memory_exceeded():
+        raise CommandError(texts.OUT_OF_MEMORY)
 
 
 def run_as_transaction(

@@ -11,16 +11,14 @@ from __future__ import annotations
 from typing import NoReturn, cast
 
 from anabranch.engine import texts
-from anabranch.engine.arguments import integer
+from anabranch.engine.arguments import integer, timeout_argument
 from anabranch.engine.context import Context
 from anabranch.errors import CommandError
-from anabranch.keyspace.values import Value
 from anabranch.resp.encode import EMPTY_ARRAY, OK
 from anabranch.resp.encode import integer as integer_reply
 from anabranch.resp.values import Status, Verbatim
 from anabranch.version import __version__
 
-_NOT_TIMEOUT = "ERR timeout is not an integer or out of range"
 _NO_AOF = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
 _NO_REPLICAS = (
     "ERR this server has no read-only replicas and cannot be one: "
@@ -49,7 +47,7 @@ def role(ctx: Context, _args: list[bytes]) -> bytes:
 def wait(ctx: Context, args: list[bytes]) -> bytes | None:
     """WAIT numreplicas timeout: replicas are the other regions."""
     replicas = integer(args[1])
-    timeout_ms = _timeout(args[2])
+    timeout_ms = timeout_argument(args[2])
     effect = _effect(ctx, args[3:])
     applied, _ = _acknowledged(ctx, effect)
     return _wait(
@@ -65,7 +63,7 @@ def waitaof(ctx: Context, args: list[bytes]) -> bytes | None:
     replicas = integer(args[2])
     if replicas < 0:
         raise CommandError("ERR value is out of range, must be positive")
-    timeout_ms = _timeout(args[3])
+    timeout_ms = timeout_argument(args[3])
     persistence = ctx.server.host.persistence
     if local and not persistence.is_logging:
         raise CommandError(_NO_AOF)
@@ -80,13 +78,6 @@ def waitaof(ctx: Context, args: list[bytes]) -> bytes | None:
         timeout_ms,
         enough=synced >= local and durable >= replicas,
     )
-
-
-def _timeout(raw: bytes) -> int:
-    timeout_ms = integer(raw, _NOT_TIMEOUT)
-    if timeout_ms < 0:
-        raise CommandError("ERR timeout is negative")
-    return timeout_ms
 
 
 def _effect(ctx: Context, kept: list[bytes]) -> list[bytes]:
@@ -114,16 +105,8 @@ def _wait(
     if ctx.waiter is not None:
         ctx.waiter.timeout_reply = reply
         return None
-    deadline_ms = ctx.now_ms + timeout_ms if timeout_ms else 0
-    ctx.block([], args, deadline_ms, _never, reply)
-    assert ctx.session.waiter is not None
-    ctx.session.waiter.wait_for(ctx.waits.safety, None)
+    ctx.wait_for(ctx.waits.safety, None, args, timeout_ms, reply)
     return None
-
-
-def _never(_value: Value | None) -> bool:
-    """A change of a key does not end the wait."""
-    return False
 
 
 # -- watching and stopping --------------------------------------------------------------------

@@ -215,12 +215,8 @@ def _arguments(arguments: Iterable[Argument], key_specs: int) -> list[dict[bytes
             fields[b"token"] = each.token
         flags = [
             Status(flag)
-            for flag, applies in (
-                ("optional", each.optional),
-                ("multiple", each.multiple),
-                ("multiple_token", each.multiple_token),
-            )
-            if applies
+            for flag in ("optional", "multiple", "multiple_token")
+            if getattr(each, flag)
         ]
         if flags:
             fields[b"flags"] = SetReply(flags)

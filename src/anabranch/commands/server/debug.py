@@ -152,8 +152,7 @@ def _populate(ctx: Context, args: list[bytes]) -> bytes:
             data = b"value:%d" % number
             if size:
                 data = data[:size].ljust(size, b"\0")
-            ctx.emit(kinds.SetString(ctx.db.index, key, data))
-            ctx.changes += 1
+            ctx.emit(kinds.SetString(ctx.db.index, key, data), 1)
     return OK
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from anabranch.commands.server.info import human_bytes
 from anabranch.engine import texts
-from anabranch.engine.arguments import integer
+from anabranch.engine.arguments import integer, options_of
 from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.keyspace.memory import key_bytes
@@ -22,10 +22,8 @@ _NEAR_LIMIT = 0.9
 def usage(ctx: Context, args: list[bytes]) -> bytes:
     """MEMORY USAGE key [SAMPLES count]; 0 samples measure everything."""
     samples = _SAMPLES_DEFAULT
-    for at in range(3, len(args), 2):
-        if args[at].lower() != b"samples" or at + 1 == len(args):
-            raise CommandError(texts.SYNTAX)
-        samples = integer(args[at + 1])
+    for _, values in options_of(args[3:], {b"SAMPLES": 1}):
+        samples = integer(values[0])
         if samples < 0:
             raise CommandError(texts.SYNTAX)
     key = args[2]

@@ -43,8 +43,7 @@ def _add(ctx: Context, key: bytes, members: list[bytes], fresh: list[bytes]) -> 
 
 def _remove(ctx: Context, key: bytes, members: list[bytes], event: str = "srem") -> None:
     if members:
-        ctx.emit(kinds.RemoveMembers(ctx.db.index, key, members, event))
-        ctx.changes += len(members)
+        ctx.emit(kinds.RemoveMembers(ctx.db.index, key, members, event), len(members))
 
 
 def srem(ctx: Context, args: list[bytes]) -> bytes:

@@ -307,6 +307,5 @@ def _answered(
     known = stream.producers.find(options.pid, options.iid, ctx.now_ms)
     if known is None:
         return None
-    ctx.emit(kinds.CountDuplicate(ctx.db.index, key))
-    ctx.changes += 1
+    ctx.emit(kinds.CountDuplicate(ctx.db.index, key), 1)
     return bulk(b"%d-%d" % (known >> SEQ_BITS, known & MAX_SEQ))

@@ -14,8 +14,9 @@ from anabranch.commands.stream.read_request import (
     ReplyBudget,
 )
 from anabranch.effects import kinds
+from anabranch.effects.acknowledging import GroupPlace
 from anabranch.engine.context import Context
-from anabranch.engine.releasing import CLAIM, Whose, give_up, gives_up
+from anabranch.engine.releasing import CLAIM, give_up
 from anabranch.stream.groups.group import Group
 from anabranch.stream.groups.pending import MAX_DELIVERIES
 from anabranch.stream.groups.pending_entry import PendingEntry
@@ -71,7 +72,7 @@ def _taken(
         found = stream.find_pending(group, entry)
         if found is None:
             continue  # a ghost stays pending
-        if group.policed is not None and gives_up(group, entry):
+        if group.gives_up(entry):
             too_often.append(entry)
             continue
         region, block, index = found
@@ -85,7 +86,7 @@ def _taken(
             budget.spend(len(chunk))
         chunks.append(chunk)
     if too_often:
-        give_up(ctx, Whose(ctx.db.index, key, request.group, group), too_often, CLAIM)
+        give_up(ctx, GroupPlace(ctx.db.index, key, request.group, stream, group), too_often, CLAIM)
     return chunks, rows
 
 
@@ -108,9 +109,9 @@ def _claimable(
         yield from _in_order(stream, group, policed, now_ms, most)
     else:
         for entry in stream.released(group):
-            if not min_idle_ms or _is_due(group, entry, now_ms):
+            if not min_idle_ms or group.is_due(entry, now_ms):
                 yield entry
-    if is_leased(group) and min_idle_ms:
+    if group.is_leased and min_idle_ms:
         return  # what a consumer holds is not idle
     oldest_ms = stream.oldest_delivery_ms(group)
     if oldest_ms is None or now_ms - oldest_ms < min_idle_ms:
@@ -119,16 +120,6 @@ def _claimable(
         if now_ms - delivery_ms < min_idle_ms:
             break
         yield entry
-
-
-def _is_due(group: Group, entry: PendingEntry, now_ms: int) -> bool:
-    """Whether a released entry has not to wait for its backoff."""
-    return group.policed is None or group.policed.policy.due_ms(entry) <= now_ms
-
-
-def is_leased(group: Group) -> bool:
-    """Whether consumers hold their entries by leases."""
-    return group.policed is not None and bool(group.policed.policy.lease.mode)
 
 
 def with_delivery(fragment: bytes, idle_ms: int, deliveries: int) -> bytes:

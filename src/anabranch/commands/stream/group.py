@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from anabranch.commands.stream.options import group_in
 from anabranch.effects import kinds
-from anabranch.engine.arguments import id_argument, integer
+from anabranch.engine.arguments import id_argument, integer, options_of
 from anabranch.engine.context import Context
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, ONE, ZERO
@@ -23,30 +25,24 @@ _SET_ID_ARGS_MAX = 7
 """More arguments mean an option given twice. Redis counts them after looking up the key."""
 
 
-def _wrong_form(args: list[bytes]) -> CommandError:
-    return CommandError(
-        b"ERR unknown subcommand or wrong number of arguments for '%b'. Try XGROUP HELP." % args[1]
-    )
+_WRONG_FORM: Final = (
+    b"ERR unknown subcommand or wrong number of arguments for '%b'. Try XGROUP HELP."
+)
 
 
 def _start_and_read(args: list[bytes], *, mkstream_allowed: bool) -> tuple[bool, int | None]:
     """``[MKSTREAM] [ENTRIESREAD n]`` behind the ID: whether to create, and entries-read."""
     mkstream = False
     entries_read: int | None = None
-    index = 5
-    while index < len(args):
-        word = args[index].upper()
-        if word == b"MKSTREAM" and mkstream_allowed:
+    widths = {b"MKSTREAM": 0, b"ENTRIESREAD": 1} if mkstream_allowed else {b"ENTRIESREAD": 1}
+    for option, values in options_of(args[5:], widths, _WRONG_FORM % args[1]):
+        if option == b"MKSTREAM":
             mkstream = True
-            index += 1
-        elif word == b"ENTRIESREAD" and index + 1 < len(args):
-            value = integer(args[index + 1])
+        else:
+            value = integer(values[0])
             if value < -1:
                 raise CommandError("ERR value for ENTRIESREAD must be positive or -1")
             entries_read = None if value == -1 else value
-            index += 2
-        else:
-            raise _wrong_form(args)
     return mkstream, entries_read
 
 
@@ -70,7 +66,7 @@ def create(ctx: Context, args: list[bytes]) -> bytes:
     if stream is None and not mkstream:
         raise CommandError(_KEY_NEEDED)
     if len(args) > _CREATE_ARGS_MAX:
-        raise _wrong_form(args)
+        raise CommandError(_WRONG_FORM % args[1])
     start: int | None
     if raw == b"$":
         start = None  # with several regions: whatever this one has not seen, whatever its ID
@@ -90,8 +86,7 @@ def begin_group(
     if stream is None:
         stream = ctx.create_stream(key)
     added = stream.entries_added
-    ctx.emit(kinds.CreateGroup(ctx.db.index, key, name, start, _clamped(entries_read, added)))
-    ctx.changes += 1
+    ctx.emit(kinds.CreateGroup(ctx.db.index, key, name, start, _clamped(entries_read, added)), 1)
 
 
 def _clamped(entries_read: int | None, added: int) -> int | None:
@@ -103,7 +98,7 @@ def set_id(ctx: Context, args: list[bytes]) -> bytes:
     _, entries_read = _start_and_read(args, mkstream_allowed=False)
     stream, _ = _existing_group(ctx, args)
     if len(args) > _SET_ID_ARGS_MAX:
-        raise _wrong_form(args)
+        raise CommandError(_WRONG_FORM % args[1])
     raw = args[4]
     last_id: int | None
     if raw == b"$":
@@ -115,9 +110,9 @@ def set_id(ctx: Context, args: list[bytes]) -> bytes:
     ctx.emit(
         kinds.SetGroup(
             ctx.db.index, args[2], args[3], last_id, _clamped(entries_read, stream.entries_added)
-        )
+        ),
+        1,
     )
-    ctx.changes += 1
     return OK
 
 
@@ -126,8 +121,7 @@ def destroy(ctx: Context, args: list[bytes]) -> bytes:
     stream = _existing_stream(ctx, args[2])
     if args[3] not in stream.groups:
         return ZERO
-    ctx.emit(kinds.DestroyGroup(ctx.db.index, args[2], args[3]))
-    ctx.changes += 1
+    ctx.emit(kinds.DestroyGroup(ctx.db.index, args[2], args[3]), 1)
     return ONE
 
 
@@ -136,8 +130,7 @@ def create_consumer(ctx: Context, args: list[bytes]) -> bytes:
     _, group = _existing_group(ctx, args)
     if args[4] in group.consumers:
         return ZERO
-    ctx.emit(kinds.CreateConsumer(ctx.db.index, args[2], args[3], args[4], ctx.now_ms))
-    ctx.changes += 1
+    ctx.emit(kinds.CreateConsumer(ctx.db.index, args[2], args[3], args[4], ctx.now_ms), 1)
     return ONE
 
 
@@ -148,6 +141,5 @@ def delete_consumer(ctx: Context, args: list[bytes]) -> bytes:
     if consumer is None:
         return ZERO
     pending = consumer.pending_count
-    ctx.emit(kinds.DeleteConsumer(ctx.db.index, args[2], args[3], args[4]))
-    ctx.changes += 1
+    ctx.emit(kinds.DeleteConsumer(ctx.db.index, args[2], args[3], args[4]), 1)
     return integer_reply(pending)

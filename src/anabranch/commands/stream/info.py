@@ -9,12 +9,10 @@ from librt.strings import BytesWriter
 
 from anabranch.commands.stream.options import group_in
 from anabranch.commands.stream.pending_rows import RowWriter
-from anabranch.commands.stream.read import entries_ascending
-from anabranch.engine import texts
+from anabranch.commands.stream.read import entries
 from anabranch.engine.arguments import integer
-from anabranch.engine.context import Context
+from anabranch.engine.context import Context, existing
 from anabranch.engine.help import wrong_subcommand
-from anabranch.errors import CommandError
 from anabranch.resp.encode import array_header, bulk, map_header, null, write_bulk, write_integer
 from anabranch.stream.entry_id import MAX_ID, MIN_ID, text
 from anabranch.stream.groups.group import Group
@@ -24,13 +22,6 @@ from anabranch.stream.stream import Stream
 
 FULL_COUNT = 10
 """Entries and pending entries that XINFO STREAM FULL lists without COUNT."""
-
-
-def _existing(ctx: Context, key: bytes) -> Stream:
-    stream = ctx.read_stream(key)
-    if stream is None:
-        raise CommandError(texts.NO_SUCH_KEY)
-    return stream
 
 
 def _group_names(stream: Stream) -> list[bytes]:
@@ -108,7 +99,7 @@ def _figures(stream: Stream) -> bytes:
 
 def stream_info(ctx: Context, args: list[bytes]) -> bytes:
     """XINFO STREAM key [FULL [COUNT n]]."""
-    stream = _existing(ctx, args[2])
+    stream = existing(ctx.read_stream(args[2]))
     if len(args) == 3:
         return _summary(ctx, stream)
     if args[3].upper() != b"FULL" or len(args) not in (4, 6):
@@ -160,7 +151,7 @@ def _full(ctx: Context, stream: Stream, count: int) -> bytes:
             map_header(_FIGURES_COUNT + 2 + bool(ledger), ctx.resp3),
             _figures(stream),
             bulk(b"entries"),
-            entries_ascending(stream.spans(MIN_ID, MAX_ID, count or -1)),
+            entries(stream, MIN_ID, MAX_ID, count or -1),
             bulk(b"groups"),
             array_header(len(stream.groups)),
             groups.out.getvalue(),
@@ -267,7 +258,7 @@ def _owned_tail(entry: PendingEntry) -> bytes:
 
 def groups_info(ctx: Context, args: list[bytes]) -> bytes:
     """XINFO GROUPS key: every group with its counts, last-delivered ID and lag."""
-    stream = _existing(ctx, args[2])
+    stream = existing(ctx.read_stream(args[2]))
     out = BytesWriter()
     out.write(array_header(len(stream.groups)))
     head = map_header(_GROUP_COUNT, ctx.resp3) + _NAME
@@ -285,7 +276,7 @@ def groups_info(ctx: Context, args: list[bytes]) -> bytes:
 
 def consumers_info(ctx: Context, args: list[bytes]) -> bytes:
     """XINFO CONSUMERS key group."""
-    stream = _existing(ctx, args[2])
+    stream = existing(ctx.read_stream(args[2]))
     group = group_in(stream, args[2], args[3])
     now_ms = ctx.now_ms
     consumers = group.consumers

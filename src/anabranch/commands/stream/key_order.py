@@ -24,8 +24,9 @@ from anabranch.commands.stream.read_request import (
     ReplyBudget,
 )
 from anabranch.effects import kinds
+from anabranch.effects.acknowledging import GroupPlace
 from anabranch.engine.context import Context
-from anabranch.engine.releasing import Whose, acknowledge
+from anabranch.engine.releasing import acknowledge
 from anabranch.stream.groups.group import Group
 from anabranch.stream.groups.ordering import Ordering
 from anabranch.stream.region_log import Span
@@ -51,7 +52,7 @@ def _forget_deleted(ctx: Context, plan: Plan, request: ReadRequest, order: Order
     order.gone.clear()
     order.stuck = False
     if gone:
-        acknowledge(ctx, Whose(ctx.db.index, key, request.group, group), gone)
+        acknowledge(ctx, GroupPlace(ctx.db.index, key, request.group, stream, group), gone)
 
 
 def _new_in_order(
@@ -72,12 +73,11 @@ def _new_in_order(
         return []
     hand_out(ctx, plan, request, by_region, is_pending=not request.noack or bool(waiting))
     if waiting:
-        ctx.emit(kinds.Assign(ctx.db.index, key, request.group, None, waiting))
-        ctx.changes += 1
+        ctx.emit(kinds.Assign(ctx.db.index, key, request.group, None, waiting), 1)
         if request.noack:
             pending = group.pending
             found = [pending.lists[region].entries[each] for region, each in sorting.given]
-            acknowledge(ctx, Whose(ctx.db.index, key, request.group, group), found)
+            acknowledge(ctx, GroupPlace(ctx.db.index, key, request.group, stream, group), found)
     sorting.order.settle_as(group.pending.lists, sorting.keys)
     return sorting.chunks
 

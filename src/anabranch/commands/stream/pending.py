@@ -7,6 +7,7 @@ from typing import Final
 
 from anabranch.commands.stream.options import interval_start, stream_and_group
 from anabranch.effects import kinds
+from anabranch.effects.acknowledging import GroupPlace
 from anabranch.engine import texts
 from anabranch.engine.arguments import (
     IDS_AT_ONCE,
@@ -15,6 +16,7 @@ from anabranch.engine.arguments import (
     id_list_steps,
     integer,
     integer_or_none,
+    options_of,
 )
 from anabranch.engine.context import Context
 from anabranch.engine.holding import still_held, use_name
@@ -25,9 +27,7 @@ from anabranch.engine.releasing import (
     NACK,
     SILENT,
     Released,
-    Whose,
     give_up,
-    gives_up,
     release,
 )
 from anabranch.errors import CommandError
@@ -85,18 +85,11 @@ def _acknowledge(ctx: Context, args: list[bytes], group: Group, ids: list[int]) 
     return integer_reply(done)
 
 
-# Policies are in modules that are not compiled: a group without any must not call them.
-
-
 def _check_home(ctx: Context, key: bytes, name: bytes, group: Group) -> None:
     """HOMED, if this region must not deliver."""
+    # That module is not compiled: a group without policies must not call it.
     if group.policed is not None or ctx.db.policies.is_rebinding:
         check_home(ctx, key, name, group)
-
-
-def _gives_up(group: Group, entry: PendingEntry) -> bool:
-    """Whether an entry must not be handed out once more."""
-    return group.policed is not None and gives_up(group, entry)
 
 
 # -- XNACK ------------------------------------------------------------------------------------
@@ -166,7 +159,7 @@ def xnack(ctx: Context, args: list[bytes]) -> bytes:
     assert options.ids is not None
     handled = 0
     rows: dict[int, list[Released]] = {}  # by ID
-    whose = Whose(ctx.db.index, key, name, group)
+    whose = GroupPlace(ctx.db.index, key, name, stream, group)
     ids = id_list(options.ids)
     if group.policed is not None:
         ids = still_held(ctx, key, name, group, ids)
@@ -201,7 +194,7 @@ def _to_release(
     return found
 
 
-def _release(ctx: Context, whose: Whose, rows: dict[int, list[Released]], mode: bytes) -> int:
+def _release(ctx: Context, whose: GroupPlace, rows: dict[int, list[Released]], mode: bytes) -> int:
     """Release pending entries; returns how many."""
     flat = [row for some in rows.values() for row in some]
     release(ctx, whose, flat, _CAUSES[mode])
@@ -239,35 +232,32 @@ def _claim_ids(args: list[bytes]) -> list[int]:
     return ids
 
 
-def _claim_options(args: list[bytes], index: int, now_ms: int) -> _ClaimOptions:
-    options = _ClaimOptions()
-    while index < len(args):
-        word = args[index].upper()
-        more = index + 1 < len(args)
-        if word == b"FORCE":
-            options.force = True
-        elif word == b"JUSTID":
-            options.justid = True
-        elif word in (b"IDLE", b"TIME", b"RETRYCOUNT") and more:
-            value = integer(
-                args[index + 1], f"ERR Invalid {word.decode()} option argument for XCLAIM"
-            )
-            if word == b"IDLE":
-                options.delivery_ms = now_ms - value
-            elif word == b"TIME":
-                options.delivery_ms = value
-            else:
-                options.retry_count = value
-            index += 1
-        elif word == b"LASTID" and more:
-            options.last_id = id_argument(args[index + 1])
-            index += 1
+_CLAIM: Final = {
+    **dict.fromkeys((b"FORCE", b"JUSTID"), 0),
+    **dict.fromkeys((b"IDLE", b"TIME", b"RETRYCOUNT", b"LASTID"), 1),
+}
+
+
+def _claim_options(words: list[bytes], now_ms: int) -> _ClaimOptions:
+    claim = _ClaimOptions()
+    for name, values in options_of(words, _CLAIM, b"ERR Unrecognized XCLAIM option '%b'"):
+        if name == b"FORCE":
+            claim.force = True
+        elif name == b"JUSTID":
+            claim.justid = True
+        elif name == b"LASTID":
+            claim.last_id = id_argument(values[0])
         else:
-            raise CommandError(b"ERR Unrecognized XCLAIM option '%b'" % texts.shown(args[index]))
-        index += 1
-    if options.delivery_ms is not None and not 0 <= options.delivery_ms <= now_ms:
-        options.delivery_ms = now_ms
-    return options
+            value = integer(values[0], f"ERR Invalid {name.decode()} option argument for XCLAIM")
+            if name == b"IDLE":
+                claim.delivery_ms = now_ms - value
+            elif name == b"TIME":
+                claim.delivery_ms = value
+            else:
+                claim.retry_count = value
+    if claim.delivery_ms is not None and not 0 <= claim.delivery_ms <= now_ms:
+        claim.delivery_ms = now_ms
+    return claim
 
 
 def _min_idle(raw: bytes, command: str) -> int:
@@ -281,11 +271,10 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
     _check_home(ctx, key, name, group)
     min_idle = _min_idle(args[4], "XCLAIM")
     ids = _claim_ids(args)
-    options = _claim_options(args, 5 + len(ids), ctx.now_ms)
+    asked = _claim_options(args[5 + len(ids) :], ctx.now_ms)
     db = ctx.db.index
-    if options.last_id > group.progress.last_delivered_id:
-        ctx.emit(kinds.AdvanceGroup(db, key, name, options.last_id))
-        ctx.changes += 1
+    if asked.last_id > group.progress.last_delivered_id:
+        ctx.emit(kinds.AdvanceGroup(db, key, name, asked.last_id), 1)
     _settle(stream, group)
     claim = _Claim(ctx, key, name, group, consumer)
     too_often: list[PendingEntry] = []
@@ -297,29 +286,28 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
         candidates = stream.claimable(group, entry_id)
         ghosts = [entry for found, entry in candidates if found is None and entry is not None]
         if ghosts:  # at once: forgetting one may acknowledge the others of this ID
-            ctx.emit(_forgotten(ctx, key, name, group, ghosts))
-            ctx.changes += len(ghosts)
+            ctx.emit(_forgotten(ctx, key, name, group, ghosts), len(ghosts))
         for found, entry in candidates:
             if found is None:
                 continue
-            if entry is None and (not options.force or _must_wait(stream, group, found)):
+            if entry is None and (not asked.force or _must_wait(stream, group, found)):
                 continue
             if entry is not None and not _is_idle(place, entry, consumer, ctx.now_ms, min_idle):
                 continue
-            if entry is not None and options.delivers and _gives_up(group, entry):
+            if entry is not None and asked.delivers and group.gives_up(entry):
                 too_often.append(entry)
                 continue
             before = 1 if entry is None else entry.delivery_count
-            if options.retry_count is not None and options.retry_count >= 0:
-                count = options.retry_count
+            if asked.retry_count is not None and asked.retry_count >= 0:
+                count = asked.retry_count
             else:
-                count = before if options.justid else min(before + 1, MAX_DELIVERIES)
-            delivery_ms = ctx.now_ms if options.delivery_ms is None else options.delivery_ms
-            claim.add(found, entry_id, delivery_ms, count, justid=options.justid)
+                count = before if asked.justid else min(before + 1, MAX_DELIVERIES)
+            delivery_ms = ctx.now_ms if asked.delivery_ms is None else asked.delivery_ms
+            claim.add(found, entry_id, delivery_ms, count, justid=asked.justid)
     claimed = claim.reply()
     _settle(stream, group)  # while what FORCE has made pending exists
     if too_often:
-        give_up(ctx, Whose(db, key, name, group), too_often, CLAIM)
+        give_up(ctx, GroupPlace(db, key, name, stream, group), too_often, CLAIM)
     return claimed
 
 
@@ -368,8 +356,8 @@ def _is_idle(
         if not is_next or (owner is None and is_ahead(stream, group, entry)):
             return False
     if owner is None:
-        return not min_idle or group.policed is None or group.policed.policy.due_ms(entry) <= now_ms
-    if group.policed is not None and group.policed.policy.lease.mode and min_idle > 0:
+        return not min_idle or group.is_due(entry, now_ms)
+    if group.is_leased and min_idle > 0:
         return owner.name == claimer and now_ms - entry.delivery_ms >= min_idle
     return now_ms - entry.delivery_ms >= min_idle
 
@@ -390,8 +378,7 @@ class _Claim:
         self._rows: list[tuple[int, int, int, int]] = []
         self.taken: set[int] = set()  # IDs of the entries of these rows
         if consumer not in group.consumers:
-            ctx.emit(kinds.CreateConsumer(ctx.db.index, key, name, consumer, ctx.now_ms))
-            ctx.changes += 1
+            ctx.emit(kinds.CreateConsumer(ctx.db.index, key, name, consumer, ctx.now_ms), 1)
         group.consumers[consumer].seen_ms = ctx.now_ms  # no effect if it gets nothing
         if group.policed is not None:
             use_name(ctx, key, name, group, consumer)
@@ -469,7 +456,7 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
             continue
         if not _is_idle(place, entry, consumer, ctx.now_ms, min_idle):
             continue
-        if not justid and _gives_up(group, entry):
+        if not justid and group.gives_up(entry):
             too_often.append(entry)
             continue
         deliveries = (
@@ -479,10 +466,9 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
         taken += 1
     claimed = claim.reply()
     if too_often:
-        give_up(ctx, Whose(ctx.db.index, key, name, group), too_often, CLAIM)
+        give_up(ctx, GroupPlace(ctx.db.index, key, name, stream, group), too_often, CLAIM)
     if ghosts:
-        ctx.emit(_forgotten(ctx, key, name, group, ghosts))
-        ctx.changes += len(ghosts)
+        ctx.emit(_forgotten(ctx, key, name, group, ghosts), len(ghosts))
     return b"".join(
         [
             b"*3\r\n",
@@ -493,25 +479,22 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
     )
 
 
+_AUTOCLAIM: Final = {b"COUNT": 1, b"JUSTID": 0}
+
+
 def _autoclaim_options(args: list[bytes]) -> tuple[int, bool]:
     count = AUTOCLAIM_COUNT
     justid = False
-    index = 6
-    while index < len(args):
-        word = args[index].upper()
-        if word == b"COUNT" and index + 1 < len(args):
-            value = integer_or_none(args[index + 1])
-            if value is None or not 0 < value <= (1 << 63) // 16 - 1:
-                raise CommandError("ERR COUNT must be > 0")
-            if value > AUTOCLAIM_COUNT_MAX:
-                raise CommandError(
-                    "ERR Insufficient memory, failed allocating transient memory, COUNT too high."
-                )
-            count = value
-            index += 2
-        elif word == b"JUSTID":
+    for name, values in options_of(args[6:], _AUTOCLAIM):
+        if name == b"JUSTID":
             justid = True
-            index += 1
-        else:
-            raise CommandError(texts.SYNTAX)
+            continue
+        value = integer_or_none(values[0])
+        if value is None or not 0 < value <= (1 << 63) // 16 - 1:
+            raise CommandError("ERR COUNT must be > 0")
+        if value > AUTOCLAIM_COUNT_MAX:
+            raise CommandError(
+                "ERR Insufficient memory, failed allocating transient memory, COUNT too high."
+            )
+        count = value
     return count, justid

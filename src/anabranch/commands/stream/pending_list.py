@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 from librt.strings import BytesWriter
 
@@ -52,8 +53,8 @@ def xpending(ctx: Context, args: list[bytes]) -> bytes | None:
         return ctx.in_slices(args, _xpending(lists, start, end, count, ctx.now_ms, min_idle))
     count = max(count, 0)
     if min_idle > 0:
-        idle = _idle_for(walk(lists, start, end), ctx.now_ms, min_idle)
-        entries: Iterable[PendingEntry] = _first(idle, count)
+        idle = _idle_pieces(_alone(walk(lists, start, end)), ctx.now_ms, min_idle)
+        entries: Iterable[PendingEntry] = chain.from_iterable(_first_of(idle, count))
     else:
         entries = first_of(lists, start, end, count)
     return pending_rows(entries, _tails_of_xpending(ctx.now_ms))
@@ -75,7 +76,10 @@ def _xpending(
 
 
 def _first_of(pieces: Iterable[list[PendingEntry]], count: int) -> Iterator[list[PendingEntry]]:
-    """Cut a list of entries that comes in pieces after ``count``; see :func:`_first`."""
+    """The first entries of a list that comes in pieces.
+
+    Those with one ID stay together: the next call begins behind the ID.
+    """
     last_id = -1
     for piece in pieces:
         cut = min(count, len(piece))
@@ -90,23 +94,9 @@ def _first_of(pieces: Iterable[list[PendingEntry]], count: int) -> Iterator[list
         last_id = piece[-1].entry_id if piece else last_id
 
 
-def _first(entries: Iterable[PendingEntry], count: int) -> Iterator[PendingEntry]:
-    """The first entries. Those with one ID stay together: the next call begins behind the ID."""
-    last_id = -1
-    for index, entry in enumerate(entries):
-        if index >= count and entry.entry_id != last_id:
-            return
-        last_id = entry.entry_id
-        yield entry
-
-
-def _idle_for(
-    entries: Iterable[PendingEntry], now_ms: int, min_idle: int
-) -> Iterator[PendingEntry]:
-    """Entries that are idle for so long, and released entries."""
+def _alone(entries: Iterable[PendingEntry]) -> Iterator[list[PendingEntry]]:
     for entry in entries:
-        if entry.consumer is None or max(now_ms - entry.delivery_ms, 0) >= min_idle:
-            yield entry
+        yield [entry]
 
 
 def _idle_pieces(
@@ -114,7 +104,11 @@ def _idle_pieces(
 ) -> Iterator[list[PendingEntry]]:
     """The entries of each piece that are idle for so long, and released entries."""
     for piece in pieces:
-        yield list(_idle_for(piece, now_ms, min_idle))
+        yield [
+            entry
+            for entry in piece
+            if entry.consumer is None or max(now_ms - entry.delivery_ms, 0) >= min_idle
+        ]
 
 
 def _tails_of_xpending(now_ms: int) -> Callable[[PendingEntry], bytes]:

@@ -3,52 +3,35 @@
 from __future__ import annotations
 
 from anabranch.effects import kinds
-from anabranch.engine import texts
-from anabranch.engine.arguments import id_argument, integer
-from anabranch.engine.context import Context
+from anabranch.engine.arguments import id_argument, integer, options_of
+from anabranch.engine.context import Context, existing
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK
 from anabranch.stream.entry_id import SEQ_BITS
 from anabranch.stream.producer import DURATION_MAX_S, MAXSIZE_MAX
-from anabranch.stream.stream import Stream
 
 
-def _existing(ctx: Context, key: bytes) -> Stream:
-    stream = ctx.stream(key)
-    if stream is None:
-        raise CommandError(texts.NO_SUCH_KEY)
-    return stream
-
-
-def _configure(ctx: Context, key: bytes, options: list[bytes], prefix: str) -> bytes:
+def _configure(ctx: Context, key: bytes, words: list[bytes], prefix: str) -> bytes:
     """Read ``[DURATION s] [MAXSIZE n]`` with the spelling's prefix, left to right; apply both."""
-    stream = _existing(ctx, key)
-    given: dict[str, int] = {}
-    index = 0
-    while index < len(options):
-        word = options[index].upper()
-        name = {
-            f"{prefix}DURATION".encode(): "DURATION",
-            f"{prefix}MAXSIZE".encode(): "MAXSIZE",
-        }.get(word)
-        if name is None or index + 1 == len(options):
-            raise CommandError(texts.SYNTAX)
-        if name in given:
-            raise CommandError(f"ERR {prefix}{name} specified multiple times")
-        value = integer(options[index + 1])
-        top, unit = (DURATION_MAX_S, "seconds") if name == "DURATION" else (MAXSIZE_MAX, "entries")
+    stream = existing(ctx.stream(key))
+    given: dict[bytes, int] = {}
+    of_time, of_size = f"{prefix}DURATION".encode(), f"{prefix}MAXSIZE".encode()
+    for option, values in options_of(words, {of_time: 1, of_size: 1}):
+        name = option.decode()
+        if option in given:
+            raise CommandError(f"ERR {name} specified multiple times")
+        value = integer(values[0])
+        top, unit = (DURATION_MAX_S, "seconds") if option == of_time else (MAXSIZE_MAX, "entries")
         if not 1 <= value <= top:
-            raise CommandError(f"ERR {prefix}{name} must be between 1 and {top} {unit}")
-        given[name] = value
-        index += 2
+            raise CommandError(f"ERR {name} must be between 1 and {top} {unit}")
+        given[option] = value
     if not given:
         raise CommandError("ERR At least one parameter must be specified")
     producers = stream.producers
-    duration = given.get("DURATION", producers.duration_s)
-    maxsize = given.get("MAXSIZE", producers.maxsize)
+    duration = given.get(of_time, producers.duration_s)
+    maxsize = given.get(of_size, producers.maxsize)
     if (duration, maxsize) != (producers.duration_s, producers.maxsize):
-        ctx.emit(kinds.ConfigureProducers(ctx.db.index, key, duration, maxsize))
-        ctx.changes += 1
+        ctx.emit(kinds.ConfigureProducers(ctx.db.index, key, duration, maxsize), 1)
     return OK
 
 
@@ -64,9 +47,7 @@ def xidmp_cfgset(ctx: Context, args: list[bytes]) -> bytes:
 
 def xidmp_cfgget(ctx: Context, args: list[bytes]) -> bytes:
     """A stream's idempotency limits."""
-    stream = ctx.read_stream(args[2])
-    if stream is None:
-        raise CommandError(texts.NO_SUCH_KEY)
+    stream = existing(ctx.read_stream(args[2]))
     values = {b"DURATION": stream.producers.duration_s, b"MAXSIZE": stream.producers.maxsize}
     chosen = [raw.upper() for raw in args[3:]]
     for raw, word in zip(args[3:], chosen, strict=True):
@@ -85,7 +66,7 @@ def xidmprecord(ctx: Context, args: list[bytes]) -> bytes:
         raise CommandError("ERR producer ID must be non-empty")
     if not iid:
         raise CommandError("ERR idempotent ID must be non-empty")
-    stream = _existing(ctx, key)
+    stream = existing(ctx.stream(key))
     if stream.find(entry_id) is None:
         raise CommandError("ERR No such message in stream")
     known = stream.producers.find(pid, iid, ctx.now_ms)
@@ -94,6 +75,5 @@ def xidmprecord(ctx: Context, args: list[bytes]) -> bytes:
     if known is not None:
         raise CommandError("ERR IID already exists for this producer with a different stream ID")
     inserted_ms = min(entry_id >> SEQ_BITS, ctx.now_ms)
-    ctx.emit(kinds.Remember(ctx.db.index, key, pid, iid, entry_id, inserted_ms))
-    ctx.changes += 1
+    ctx.emit(kinds.Remember(ctx.db.index, key, pid, iid, entry_id, inserted_ms), 1)
     return OK

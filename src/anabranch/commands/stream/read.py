@@ -58,9 +58,7 @@ def xrange_(ctx: Context, args: list[bytes]) -> bytes:
         return EMPTY_ARRAY
     if count == 0:
         return null_array(ctx.resp3)
-    parts = [b""]
-    parts[0] = array_header(read_into(parts, stream, start, end, count))
-    return b"".join(parts)
+    return entries(stream, start, end, count)
 
 
 def xrevrange(ctx: Context, args: list[bytes]) -> bytes:
@@ -130,7 +128,7 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
     ctx.block(
         request.keys,
         args,
-        request.deadline_ms(ctx.now_ms),
+        request.block_ms,
         behind,
         null_array(ctx.resp3),
         request=request,
@@ -272,14 +270,10 @@ def read_into(parts: list[bytes], stream: Stream, start: int, end: int, limit: i
     return count
 
 
-def entries_ascending(spans: Iterable[Span]) -> bytes:
-    """An array of entries in the order of the spans."""
-    count = 0
-    parts: list[bytes] = [b""]
-    for block, low, high in spans:
-        count += high - low
-        parts.append(block.slice(low, high))
-    parts[0] = array_header(count)
+def entries(stream: Stream, start: int, end: int, limit: int) -> bytes:
+    """An array of entries between two IDs, ascending, at most ``limit``; -1: all."""
+    parts = [b""]
+    parts[0] = array_header(read_into(parts, stream, start, end, limit))
     return b"".join(parts)
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import Final
 
 from anabranch.compiling import mypyc_attr
 from anabranch.engine import texts
-from anabranch.engine.arguments import integer, integer_or_none, keyword
+from anabranch.engine.arguments import integer, keyword, timeout_argument
 from anabranch.engine.context import Context
 from anabranch.engine.key_extraction import OPTION_WIDTH
 from anabranch.errors import CommandError
@@ -17,8 +16,6 @@ from anabranch.stream.block import Block
 from anabranch.stream.groups.pending_list import Consumer
 from anabranch.stream.region_log import Span
 from anabranch.stream.stream import Stream
-
-_TIME_MAX: Final = (1 << 63) - 1
 
 _NAME_FRAME_BYTES = 16
 """About how many bytes a reply has around a stream's name."""
@@ -47,10 +44,6 @@ class ReadRequest:
     ids: list[bytes]
     visited: list[Consumer]
     """The consumers of the groups that had nothing for an XREADGROUP: all are seen when it runs."""
-
-    def deadline_ms(self, now_ms: int) -> int:
-        """The time at which a blocked reader gives up; 0 is never."""
-        return now_ms + self.block_ms if self.block_ms else 0
 
 
 def parse_read(args: list[bytes], *, grouped: bool, now_ms: int = 0) -> ReadRequest:
@@ -148,18 +141,6 @@ def _positive(raw: bytes, name: str) -> int:
     if value <= 0:
         raise CommandError(f"ERR {name} must be a positive integer")
     return value
-
-
-def timeout_argument(raw: bytes, now_ms: int) -> int:
-    """The time to block in milliseconds; 0 is for ever."""
-    timeout = integer_or_none(raw)
-    if timeout is None:
-        raise CommandError("ERR timeout is not an integer or out of range")
-    if timeout < 0:
-        raise CommandError("ERR timeout is negative")
-    if now_ms + timeout > _TIME_MAX:
-        raise CommandError("ERR timeout is out of range")
-    return timeout
 
 
 @mypyc_attr(acyclic=True)

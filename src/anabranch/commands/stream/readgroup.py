@@ -18,7 +18,6 @@ from anabranch.commands.stream.giving import (
     Plan,
     claim,
     hand_out,
-    is_leased,
     redeliver,
     with_delivery,
     within_room,
@@ -89,8 +88,7 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
         consumer = group.consumers.get(request.consumer)
         is_new = consumer is None
         if consumer is None:  # on its first read, even if it gets nothing
-            ctx.emit(_CREATE_CONSUMER(ctx.db.index, key, name, request.consumer, ctx.now_ms))
-            ctx.changes += 1
+            ctx.emit(_CREATE_CONSUMER(ctx.db.index, key, name, request.consumer, ctx.now_ms), 1)
             consumer = group.consumers[request.consumer]
         consumer.seen_ms = ctx.now_ms
         policed = group.policed
@@ -116,7 +114,7 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
     ctx.block(
         request.keys,
         args,
-        request.deadline_ms(ctx.now_ms),
+        request.block_ms,
         _News(name, ctx.replica.region, claims=request.claim_ms is not None),
         null_array(ctx.resp3),
         fails_without_key=True,
@@ -357,7 +355,7 @@ def _next_claim(ctx: Context, plans: list[Plan], request: ReadRequest) -> int:
     oldest = [
         stream.oldest_delivery_ms(group)
         for _, stream, group, _ in plans
-        if not (is_leased(group) and request.claim_ms)
+        if not (group.is_leased and request.claim_ms)
     ]
     if not oldest:  # what is released wakes the reader
         return 0

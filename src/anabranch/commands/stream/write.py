@@ -14,8 +14,8 @@ from anabranch.commands.stream.options import (
 )
 from anabranch.effects import kinds
 from anabranch.engine import texts
-from anabranch.engine.arguments import id_argument, id_list, id_list_steps, integer
-from anabranch.engine.context import Context
+from anabranch.engine.arguments import id_argument, id_list, id_list_steps, integer, options_of
+from anabranch.engine.context import Context, existing
 from anabranch.engine.holding import still_held
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, ZERO
@@ -131,23 +131,46 @@ def _shares(located: LocatedEntries | None, ids: Iterable[int]) -> list[Share] |
     return None if located is None else located.among(ids)
 
 
+_Found = tuple[Stream, LocatedEntries | None]
+
+
 def xdelex(ctx: Context, args: list[bytes]) -> bytes | None:
     """Delete entries by ID under a reference policy; one code per ID (1, -1 or 2)."""
+    return _each(ctx, args, 2)
+
+
+def xackdel(ctx: Context, args: list[bytes]) -> bytes | None:
+    """Acknowledge and delete under a reference policy; one code per ID (1, -1 or 2)."""
+    return _each(ctx, args, 3)
+
+
+def _each(ctx: Context, args: list[bytes], at: int) -> bytes | None:
+    """Act on the entries with the IDs of a block at ``at``; a group may be named in front of it."""
     stream = ctx.stream(args[1])
-    policy, raw_ids = ids_block(args, 2)
-    if stream is None:
+    policy, raw_ids = ids_block(args, at)
+    if stream is None or (at > 2 and args[2] not in stream.groups):
         return ctx.reply([-1] * len(raw_ids))
     if len(raw_ids) > LOCATED_AT_ONCE:
-        return ctx.in_slices(args, _xdelex(ctx, args[1], policy, raw_ids))
-    return _delete_each(ctx, args[1], policy, id_list(raw_ids), (stream, None))
+        return ctx.in_slices(args, _each_located(ctx, args, at))
+    return _act(ctx, args, at, policy, id_list(raw_ids), (stream, None))
 
 
-def _xdelex(ctx: Context, key: bytes, policy: Policy, raw_ids: list[bytes]) -> Steps[list[bytes]]:
+def _each_located(ctx: Context, args: list[bytes], at: int) -> Steps[list[bytes]]:
+    policy, raw_ids = ids_block(args, at)
     ids = yield from id_list_steps(raw_ids)
-    found = yield from _located(ctx, key, ids)
-    if found is None:
+    found = yield from _located(ctx, args[1], ids)
+    if found is None or (at > 2 and args[2] not in found[0].groups):
         return [ctx.reply([-1] * len(ids))]
-    return [_delete_each(ctx, key, policy, ids, found)]
+    return [_act(ctx, args, at, policy, ids, found)]
+
+
+def _act(
+    ctx: Context, args: list[bytes], at: int, policy: Policy, ids: list[int], found: _Found
+) -> bytes:
+    """Delete entries, or acknowledge them first in the group that is named."""
+    if at > 2:
+        return _acknowledge_each(ctx, args, policy, ids, found)
+    return _delete_each(ctx, args, policy, ids, found)
 
 
 def _is_live(stream: Stream, located: LocatedEntries | None) -> Callable[[int], bool]:
@@ -158,12 +181,9 @@ def _is_live(stream: Stream, located: LocatedEntries | None) -> Callable[[int], 
 
 
 def _delete_each(
-    ctx: Context,
-    key: bytes,
-    policy: Policy,
-    ids: list[int],
-    found: tuple[Stream, LocatedEntries | None],
+    ctx: Context, args: list[bytes], policy: Policy, ids: list[int], found: _Found
 ) -> bytes:
+    key = args[1]
     stream, located = found
     is_live = _is_live(stream, located)
     references = References(stream) if policy is ACKED else None
@@ -192,36 +212,10 @@ def _delete_each(
     return ctx.reply(codes)
 
 
-def xackdel(ctx: Context, args: list[bytes]) -> bytes | None:
-    """Acknowledge and delete under a reference policy; one code per ID (1, -1 or 2)."""
-    key = args[1]
-    stream = ctx.stream(key)
-    policy, raw_ids = ids_block(args, 3)
-    if stream is None or args[2] not in stream.groups:
-        return ctx.reply([-1] * len(raw_ids))
-    if len(raw_ids) > LOCATED_AT_ONCE:
-        return ctx.in_slices(args, _xackdel(ctx, key, args[2], policy, raw_ids))
-    return _acknowledge_each(ctx, key, args[2], policy, id_list(raw_ids), (stream, None))
-
-
-def _xackdel(
-    ctx: Context, key: bytes, name: bytes, policy: Policy, raw_ids: list[bytes]
-) -> Steps[list[bytes]]:
-    ids = yield from id_list_steps(raw_ids)
-    found = yield from _located(ctx, key, ids)
-    if found is None or name not in found[0].groups:
-        return [ctx.reply([-1] * len(ids))]
-    return [_acknowledge_each(ctx, key, name, policy, ids, found)]
-
-
 def _acknowledge_each(
-    ctx: Context,
-    key: bytes,
-    name: bytes,
-    policy: Policy,
-    ids: list[int],
-    found: tuple[Stream, LocatedEntries | None],
+    ctx: Context, args: list[bytes], policy: Policy, ids: list[int], found: _Found
 ) -> bytes:
+    key, name = args[1], args[2]
     stream, located = found
     is_live = _is_live(stream, located)
     group = stream.groups[name]
@@ -255,30 +249,22 @@ def xsetid(ctx: Context, args: list[bytes]) -> bytes:
     last_id = id_argument(args[2])
     entries_added: int | None = None
     max_deleted: int | None = None
-    index = 3
-    while index < len(args):
-        word = args[index].upper()
-        if word == b"ENTRIESADDED" and index + 1 < len(args):
-            entries_added = integer(args[index + 1])
+    for name, values in options_of(args[3:], {b"ENTRIESADDED": 1, b"MAXDELETEDID": 1}):
+        if name == b"ENTRIESADDED":
+            entries_added = integer(values[0])
             if entries_added < 0:
                 raise CommandError("ERR entries_added must be positive")
-        elif word == b"MAXDELETEDID" and index + 1 < len(args):
-            max_deleted = id_argument(args[index + 1])
+        else:
+            max_deleted = id_argument(values[0])
             if last_id < max_deleted:
                 raise CommandError(
                     "ERR The ID specified in XSETID is smaller than the provided "
                     "max_deleted_entry_id"
                 )
-        else:
-            raise CommandError(texts.SYNTAX)
-        index += 2
-    stream = ctx.stream(args[1])
-    if stream is None:
-        raise CommandError(texts.NO_SUCH_KEY)
+    stream = existing(ctx.stream(args[1]))
     _check_last_id(stream, last_id, entries_added)
     ctx.ids.check_counters(stream, last_id, entries_added, max_deleted or 0)
-    ctx.emit(kinds.SetLastId(ctx.db.index, args[1], last_id, entries_added, max_deleted or None))
-    ctx.changes += 1
+    ctx.emit(kinds.SetLastId(ctx.db.index, args[1], last_id, entries_added, max_deleted or None), 1)
     return OK
 
 

@@ -20,8 +20,7 @@ _INFINITE = "ERR increment would produce NaN or Infinity"
 
 def _store(ctx: Context, key: bytes, data: bytes, event: str) -> None:
     effect = kinds.SetString(ctx.db.index, key, data, keeps_deadline=True, event=event)
-    ctx.emit(effect)
-    ctx.changes += 1
+    ctx.emit(effect, 1)
 
 
 def _count(ctx: Context, key: bytes, step: int) -> bytes:

@@ -97,8 +97,7 @@ def _bind_all(ctx: Context, keys: list[bytes], data: list[bytes]) -> None:
     if len(keys) == 1:
         _bind(ctx, keys[0], data[0])
     else:
-        ctx.emit(kinds.SetStrings(ctx.db.index, keys, data))
-        ctx.changes += len(keys)
+        ctx.emit(kinds.SetStrings(ctx.db.index, keys, data), len(keys))
 
 
 def _shown(ctx: Context, value: StringValue | None) -> bytes:
@@ -168,8 +167,7 @@ def getdel(ctx: Context, args: list[bytes]) -> bytes:
     """The string of a key, which is removed."""
     value = read_as(ctx, args[1], StringValue)
     if value is not None:
-        ctx.emit(kinds.Delete(ctx.db.index, args[1], False))
-        ctx.changes += 1
+        ctx.emit(kinds.Delete(ctx.db.index, args[1], False), 1)
     return _shown(ctx, value)
 
 
@@ -184,11 +182,9 @@ def getex(ctx: Context, args: list[bytes]) -> bytes:
     db = ctx.db.index
     if at_ms is not None:
         is_past = at_ms <= ctx.now_ms
-        ctx.emit(kinds.Delete(db, key, False) if is_past else kinds.Expire(db, key, at_ms))
-        ctx.changes += 1
+        ctx.emit(kinds.Delete(db, key, False) if is_past else kinds.Expire(db, key, at_ms), 1)
     elif options.keeps and key in ctx.db.deadlines:
-        ctx.emit(kinds.Expire(db, key, None))
-        ctx.changes += 1
+        ctx.emit(kinds.Expire(db, key, None), 1)
     return bulk(value.data)
 
 
@@ -229,8 +225,7 @@ def _overwrite(ctx: Context, key: bytes, size: int, at: int, data: bytes, event:
     end = at + len(data)
     if end > min(ctx.settings.proto_max_bulk_len, _STRING_BYTES_MAX):
         raise CommandError(_TOO_LONG)
-    ctx.emit(kinds.Overwrite(ctx.db.index, key, at, data, event))
-    ctx.changes += 1
+    ctx.emit(kinds.Overwrite(ctx.db.index, key, at, data, event), 1)
     return integer(max(size, end))
 
 

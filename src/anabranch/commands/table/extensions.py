@@ -18,7 +18,6 @@ ab.home|show 5 homes.home_show 0.1.0 readonly fast
     key GROUP group
     does: Shows the home of a group, and which entries were delivered twice when it was taken.
     cost: O(N), N being the entries that were delivered twice.
-    keys: @2 RO access
 ab.home|move 6 homes.home_move 0.1.0 write admin
     key GROUP group region
     does: Lets another region deliver a group, which begins with what is pending here.
@@ -40,7 +39,6 @@ ab.export -5 bulk.export 0.1.0 readonly
     key region from to [MAXBYTES bytes] [CODEC <NONE | NODES | ZSTD>]
     does: Returns entries between two positions as the server keeps them.
     cost: O(log(N)+M), M being the bytes read.
-    keys: RO access
 ab.import -3 bulk.import_ 0.1.0 write denyoom
     key [PRODUCER pid BATCH batch EXPECT rows [CRC crc]] [<MAXLEN | MINID> [= | ~] threshold]
         payload
@@ -51,12 +49,10 @@ ab.ledger 2 bulk.ledger 0.1.0 readonly
     key
     does: Lists the bulk producers of a stream and their newest batches.
     cost: O(N), N being the producers.
-    keys: RO access
 ab.producers 2 producer_info.producers 0.1.0 readonly
     key
     does: Shows the records of each producer, and what two regions accepted concurrently.
     cost: O(N), N being the idempotent IDs that are remembered.
-    keys: RO access
 ab.info -1 regional_info.info 0.1.0 readonly
     [key [GROUP group]]
     does: Shows what this region has applied, the state of a key by region, or leases of a group.
@@ -67,18 +63,15 @@ ab.lag -2 regional_info.lag 0.1.0 readonly
     key [group [group ...]]
     does: Counts the entries that consumer groups must still deliver, by region.
     cost: O(I log N) amortised for each group, I being its intervals of deliveries.
-    keys: RO access
 ab.equalids 2 regional_info.equal_ids 0.1.0 readonly
     key
     does: Counts the entries that get another ID where each ID can be there once: in the payload of
         DUMP, and by RENAME and COPY.
     cost: O(N) where several regions have entries, N being all; otherwise O(1).
-    keys: RO access
 ab.digest -2 regional_info.digest 0.1.0 readonly
     key [key ...]
     does: Returns digests of keys; equal in regions that have applied the same effects.
     cost: O(N), N being the entries.
-    keys: @1..-1 RO access
 ab.read -4 regional_read.read 0.1.0 readonly blocking movablekeys
     [NOTES] [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds]
         [WHERE field <= | ^> value]
@@ -107,7 +100,6 @@ ab.count 4 regional_read.count_ 0.1.0 readonly
     key start end
     does: Counts the entries of a stream within a range of IDs.
     cost: O(R log N) amortised, R being the regions.
-    keys: RO access
 ab.token 1 regional_read.token 0.1.0 readonly fast
     does: Returns a token of everything that this region has applied.
     cost: O(R), R being the regions.
@@ -131,7 +123,6 @@ ab.policy|get -3 policies.policy_get 0.1.0 readonly fast
     key [GROUP group]
     does: Shows every policy of a key or a group, with its value and where it comes from.
     cost: O(P), P being the patterns.
-    keys: @2 RO access
 ab.policy|del -3 policies.policy_del 0.1.0 write admin
     key | PATTERN glob [GROUP group] [name ...]
     does: Deletes policies, and counts those that there were.
@@ -167,7 +158,6 @@ ab.schedule|list -3 scheduled.schedule_list 0.1.0 readonly
     key [COUNT count]
     does: Lists the scheduled entries of a key that are due first.
     cost: O(M log M), M being the entries that are listed.
-    keys: @2 RO access
 ab.schedule|cancel -4 scheduled.schedule_cancel 0.1.0 write fast
     key handle [handle ...]
     does: Cancels scheduled entries, and counts those that there were.
@@ -194,7 +184,6 @@ ab.skip|list -4 skipping.skip_list 0.1.0 readonly
     key group [COUNT count]
     does: Lists the keys of a group that an entry has stopped, and the entry.
     cost: O(N), N being the keys that are listed.
-    keys: @2 RO access
 ab.peers 1 regions.peers 0.1.0 stale
     does: Shows link and lag of every other region.
     cost: O(R), R being the regions.

@@ -142,21 +142,17 @@ pexpireat -3 expiry.pexpireat 2.6.0 write fast
 ttl 2 expiry.ttl 1.0.0 readonly fast
     key
     does: Tells how many seconds a key has left.
-    keys: RO access
     tips: nondeterministic_output
 pttl 2 expiry.pttl 2.6.0 readonly fast
     key
     does: Tells how many milliseconds a key has left.
-    keys: RO access
     tips: nondeterministic_output
 expiretime 2 expiry.expiretime 7.0.0 readonly fast
     key
     does: Tells until which Unix time in seconds a key lives.
-    keys: RO access
 pexpiretime 2 expiry.pexpiretime 7.0.0 readonly fast
     key
     does: Tells until which Unix time in milliseconds a key lives.
-    keys: RO access
 persist 2 expiry.persist 2.2.0 write fast
     key
     does: Lets a key live for ever.
@@ -172,7 +168,6 @@ dump 2 dump.dump 2.6.0 readonly
     key
     does: Gives the value of a key as a payload for RESTORE.
     cost: O(N), N being the size of the value.
-    keys: RO access
     tips: nondeterministic_output
 restore -4 dump.restore 2.6.0 write denyoom
     key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]

@@ -18,7 +18,8 @@ each at most once, but for ``history``::
 ======== ==========================================================================================
 does     what the command does, in one sentence or two
 cost     its complexity; O(1) without the line, and "-" if it has none
-keys     where keys are, and what becomes of them, as COMMAND INFO describes it; see below
+keys     where keys are, and what becomes of them, as COMMAND INFO describes it; see below.
+         Without the line a reading command whose syntax begins with a key reads that one
 flags    flags that the first line has no room for
 find     a function that finds the keys of a request, where ``keys`` is too coarse
 acl      ACL categories in place of the one of the family; a container has none
@@ -119,6 +120,14 @@ def _key_specs(text: str) -> list[KeySpec]:
     return found
 
 
+def _usual_keys(name: str, flags: Sequence[str], syntax: str) -> str:
+    """What ``keys`` would say of a command that has no such line; nothing if it has no key."""
+    if "readonly" not in flags or not syntax.startswith("key"):
+        return ""
+    last = "..-1" if syntax == "key [key ...]" else ""
+    return f"@{name.count('|') + 1}{last} RO access"
+
+
 def _command(
     head: str,
     lines: list[tuple[str, str]],
@@ -128,6 +137,8 @@ def _command(
 ) -> Command:
     name, arity, function, since, *flags = head.split()
     said = dict(lines)
+    syntax = said.get("", "")
+    keys = said.get("keys", _usual_keys(name, flags, syntax))
     cost = said.get("cost", "Depends on the sub-command" if subcommands else "O(1)")
     history = [words.partition(" ") for label, words in lines if label == "history"]
     return Command(
@@ -136,13 +147,13 @@ def _command(
         arity=int(arity),
         flag_words=[*flags, *said.get("flags", "").split()],
         own_categories=said.get("acl", "" if subcommands else None),
-        keys=tuple(_key_specs(said["keys"])) if "keys" in said else (),
+        keys=tuple(_key_specs(keys)) if keys else (),
         find_keys=function_of(said["find"]) if "find" in said else None,
         since=since,
         group=said.get("group", group),
         summary=said["does"],
         complexity="" if cost == "-" else cost,
-        syntax=said.get("", ""),
+        syntax=syntax,
         tips=tuple(said.get("tips", "").split()),
         history=tuple([(version, change) for version, _, change in history]),
         subcommands={sub.name.encode(): sub for sub in subcommands},

@@ -51,13 +51,11 @@ xrange -4 read.xrange_ 5.0.0 readonly
     key start end [COUNT count]
     does: Returns the entries of a stream within a range of IDs.
     cost: O(log N) to find the start, then a memory copy of what is returned.
-    keys: RO access
     history: 6.2.0 Added exclusive ranges.
 xrevrange -4 read.xrevrange 5.0.0 readonly
     key end start [COUNT count]
     does: Returns the entries of a stream within a range of IDs, newest first.
     cost: O(log N + M), M being the entries returned.
-    keys: RO access
     history: 6.2.0 Added exclusive ranges.
 xread -4 read.xread 5.0.0 readonly blocking movablekeys
     [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] STREAMS key [key ...]
@@ -126,7 +124,6 @@ xpending -3 pending_list.xpending 5.0.0 readonly
     key group [[IDLE min-idle-time] start end count [consumer]]
     does: Shows the pending entries of a consumer group.
     cost: O(N), N being the entries returned; O(consumers) for the summary.
-    keys: RO access
     tips: nondeterministic_output
     history: 6.2.0 Added IDLE and exclusive ranges.
 xinfo -2 - 5.0.0
@@ -135,18 +132,15 @@ xinfo -2 - 5.0.0
 xinfo|stream -3 info.stream_info 5.0.0 readonly
     key [FULL [COUNT count]]
     does: Shows the figures of a stream.
-    keys: @2 RO access
     history: 6.0.0 Added FULL.
 xinfo|groups 3 info.groups_info 5.0.0 readonly
     key
     does: Shows the consumer groups of a stream.
     cost: O(G log N), G being the groups.
-    keys: @2 RO access
 xinfo|consumers 4 info.consumers_info 5.0.0 readonly
     key group
     does: Shows the consumers of a group.
     cost: O(C), C being the consumers.
-    keys: @2 RO access
     tips: nondeterministic_output
 xcfgset -2 producer.xcfgset 8.6.0 write fast
     key [IDMP-DURATION seconds] [IDMP-MAXSIZE entries]
@@ -167,7 +161,6 @@ xidmp|cfgset -3 producer.xidmp_cfgset 8.6.0 write fast
 xidmp|cfgget -3 producer.xidmp_cfgget 8.6.0 readonly fast
     key [DURATION] [MAXSIZE]
     does: Shows how long and how many idempotent IDs a stream remembers.
-    keys: @2 RO access
 """,
     is_hot=True,
 )

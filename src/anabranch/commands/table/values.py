@@ -21,7 +21,6 @@ set -3 strings.set_string 1.0.0 write denyoom
 get 2 strings.get 1.0.0 readonly fast
     key
     does: Gives the string of a key.
-    keys: RO access
 getset 3 strings.getset 1.0.0 write denyoom fast
     key value
     does: Binds a key to a string and gives the old one.
@@ -51,7 +50,6 @@ mget -2 strings.mget 1.0.0 readonly fast
     key [key ...]
     does: Gives the strings of several keys.
     cost: O(N), N being the keys given.
-    keys: @1..-1 RO access
     tips: request_policy:multi_shard
 mset -3 strings.mset 1.0.1 write denyoom
     key value [key value ...]
@@ -78,7 +76,6 @@ getrange 4 strings.getrange 2.4.0 readonly
     key start end
     does: Gives the bytes of a string between two positions.
     cost: O(N), N being the bytes wanted.
-    keys: RO access
 setrange 4 strings.setrange 2.2.0 write denyoom
     key offset value
     does: Puts bytes over a string from a position on and gives its length.
@@ -149,17 +146,14 @@ lrange 4 lists.lrange 1.0.0 readonly
     key start stop
     does: Lists the items between two positions of a list.
     cost: O(N), N being the items up to the last one wanted.
-    keys: RO access
 lindex 3 lists.lindex 1.0.0 readonly
     key index
     does: Gives the item at a position of a list.
     cost: O(N), N being the items of the list.
-    keys: RO access
 lpos -3 lists.lpos 6.0.6 readonly
     key element [RANK rank] [COUNT num-matches] [MAXLEN len]
     does: Finds the positions of equal items in a list.
     cost: O(N), N being the items of the list.
-    keys: RO access
 lset 4 lists.lset 1.0.0 write denyoom
     key index element
     does: Puts an item in the place of another in a list.
@@ -230,13 +224,11 @@ smembers 2 sets.smembers 1.0.0 readonly
     key
     does: Lists the members of a set.
     cost: O(N log N), N being the members.
-    keys: RO access
     tips: nondeterministic_output_order
 sscan -3 sets.sscan 2.8.0 readonly
     key cursor [MATCH pattern] [COUNT count]
     does: Lists the members of a set, all on one page.
     cost: O(N log N), N being the members.
-    keys: RO access
     tips: nondeterministic_output
 scard 2 sets.scard 1.0.0 readonly fast
     key
@@ -250,7 +242,6 @@ smismember -3 sets.smismember 6.2.0 readonly fast
     key member [member ...]
     does: Says which of some are members of a set.
     cost: O(N), N being the members given.
-    keys: RO access
 spop -2 sets.spop 1.0.0 write fast
     key [count]
     does: Takes members out of a set by chance.
@@ -261,25 +252,21 @@ srandmember -2 sets.srandmember 1.0.0 readonly
     key [count]
     does: Gives members of a set by chance.
     cost: O(N log N), N being the members.
-    keys: RO access
     tips: nondeterministic_output
 sinter -2 sets.sinter 1.0.0 readonly
     key [key ...]
     does: Gives the members that all of some sets have.
     cost: O(N log N), N being the members of all sets.
-    keys: @1..-1 RO access
     tips: nondeterministic_output_order
 sunion -2 sets.sunion 1.0.0 readonly
     key [key ...]
     does: Gives the members that any of some sets has.
     cost: O(N log N), N being the members of all sets.
-    keys: @1..-1 RO access
     tips: nondeterministic_output_order
 sdiff -2 sets.sdiff 1.0.0 readonly
     key [key ...]
     does: Gives the members of a set that no other has.
     cost: O(N log N), N being the members of all sets.
-    keys: @1..-1 RO access
     tips: nondeterministic_output_order
 """,
     ),

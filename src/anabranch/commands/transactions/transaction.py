@@ -7,18 +7,15 @@ served afterwards. A command that fails does not stop those after it.
 
 from __future__ import annotations
 
+from anabranch.engine import texts
 from anabranch.engine.context import Context
 from anabranch.engine.inside import Inside
 from anabranch.engine.queueing import end_transaction, forget_watches, watch_keys
 from anabranch.engine.served_command import ServedCommand
-from anabranch.engine.session import Session
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, array_header, null_array
 
-_OUT_OF_MEMORY = (
-    "EXECABORT Transaction discarded because of: "
-    "OOM command not allowed when used memory > 'maxmemory'."
-)
+_OUT_OF_MEMORY = f"EXECABORT Transaction discarded because of: {texts.OUT_OF_MEMORY}"
 
 
 def multi(ctx: Context, args: list[bytes]) -> bytes:
@@ -70,17 +67,21 @@ def execute(ctx: Context, args: list[bytes]) -> bytes | None:
     end_transaction(ctx.keyspace, session)
     if spoilt is not None:
         raise CommandError(f"EXECABORT Transaction discarded because of {spoilt}")
-    if _exceeds_memory(ctx, requests):
+    dispatcher = ctx.server.dispatcher
+    adds_data = any(entry.command.is_denyoom for entry, _ in requests)
+    if adds_data and dispatcher.memory_exceeded():
         raise CommandError(_OUT_OF_MEMORY)
     if broken:
         return null_array(ctx.resp3)
+
+    def admit(entry: ServedCommand, queued: list[bytes]) -> None:
+        dispatcher.admit_inside(ctx, entry.command, queued)
 
     def work() -> bytes:
         replies = []
         ctx.in_exec = True
         databases = ctx.keyspace.databases
         run = Inside(ctx).run
-        admit = _QueuedChecks(ctx, session).check
         try:
             for entry, queued in requests:
                 if ctx.session is not session or ctx.db is not databases[session.db]:
@@ -99,30 +100,3 @@ def execute(ctx: Context, args: list[bytes]) -> bytes | None:
             return work()
         return ctx.exclusively(args, machine.steps(work))
     return work()
-
-
-def _exceeds_memory(ctx: Context, requests: list[tuple[ServedCommand, list[bytes]]]) -> bool:
-    dispatcher = ctx.server.dispatcher
-    return (
-        "maxmemory" in dispatcher.guarded_by
-        and any(entry.command.is_denyoom for entry, _ in requests)
-        and dispatcher.memory_exceeded()
-    )
-
-
-class _QueuedChecks:
-    """Refuses queued commands that may not run any more."""
-
-    def __init__(self, ctx: Context, session: Session) -> None:
-        self._ctx = ctx
-        self._session = session
-        self._acl = ctx.server.acl
-        self._dispatcher = ctx.server.dispatcher
-
-    def check(self, entry: ServedCommand, args: list[bytes]) -> None:
-        """Raise the reason if a command may not run now."""
-        user = self._session.user
-        if user is not None and not user.is_unrestricted and not entry.command.is_noauth:
-            self._acl.check(self._ctx, entry.command, args)
-        if self._dispatcher.withheld is not None:
-            self._dispatcher.withheld.check(self._session, entry.command, args)

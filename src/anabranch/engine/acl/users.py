@@ -163,13 +163,9 @@ class User:
 
     def adopt(self, other: User) -> None:
         """Take over the contents of another user, but not the name."""
-        self.enabled = other.enabled
-        self.nopass = other.nopass
-        self.sanitize_payload = other.sanitize_payload
-        self.passwords = other.passwords
-        self.selectors = other.selectors
-        self.is_unrestricted = other.is_unrestricted
-        self.used_bytes = other.used_bytes
+        for name in User.__slots__:
+            if name != "name":
+                setattr(self, name, getattr(other, name))
 
     def _used_bytes(self) -> int:
         size = getsizeof(self) + _KEPT_BYTES + len(self.name) + len(self.text())

@@ -89,6 +89,19 @@ class Group:
 
     # -- consumers ----------------------------------------------------------------------------
 
+    def gives_up(self, entry: PendingEntry) -> bool:
+        """Whether a policy lets an entry not be handed out once more."""
+        return self.policed is not None and self.policed.policy.gives_up(entry.delivery_count)
+
+    def is_due(self, entry: PendingEntry, now_ms: int) -> bool:
+        """Whether a released entry has not to wait for its backoff."""
+        return self.policed is None or self.policed.policy.due_ms(entry) <= now_ms
+
+    @property
+    def is_leased(self) -> bool:
+        """Whether consumers hold their entries by leases."""
+        return self.policed is not None and bool(self.policed.policy.lease.mode)
+
     def consumer(self, name: bytes, now_ms: int) -> Consumer:
         """The consumer of this name; it is created if necessary."""
         consumer = self.consumers.get(name)
