@@ -247,6 +247,13 @@ class Vector:
         """The cursor of one region, None if the vector does not know it."""
         return self.cursors.get(stream, {}).get(region)
 
+    def only(self, selects: Callable[[str, str], bool]) -> Vector:
+        """The cursors and holes of the logs that are selected, by stream and region."""
+        return Vector(
+            _nested(self.cursors, lambda each: each, selects),
+            holes=_nested(self.holes, lambda each: each, selects),
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """The form that Spark keeps; equal vectors give dictionaries in equal order."""
         begin: dict[str, Any] = {} if self.initial is None else {"b": self.initial.to_dict()}
@@ -363,11 +370,17 @@ class Vector:
 
 
 def _nested(
-    values: Mapping[str, Mapping[str, _Old]], made: Callable[[_Old], _New]
+    values: Mapping[str, Mapping[str, _Old]],
+    made: Callable[[_Old], _New],
+    selects: Callable[[str, str], bool] = lambda _stream, _region: True,
 ) -> dict[str, dict[str, _New]]:
-    """The same streams and regions, in the order of their names, with a new value for each."""
+    """The same streams, and selected regions, in the order of their names, with new values."""
     return {
-        stream: {region: made(each) for region, each in sorted(regions.items())}
+        stream: {
+            region: made(each)
+            for region, each in sorted(regions.items())
+            if selects(stream, region)
+        }
         for stream, regions in sorted(values.items())
     }
 
