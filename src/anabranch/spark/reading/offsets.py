@@ -20,7 +20,7 @@ from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Final, Self, TypeVar
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.reading.holes import Holes, Removal, joined, removals
+from anabranch.spark.reading.holes import Holes, Removal, Spans, joined, removals, within
 
 BY_ID: Final = -1
 """Incarnation of a cursor on a server without positions."""
@@ -183,6 +183,8 @@ class Range:
     upto: str
     reported: int = 0
     """Missing entries below this position were reported when the batch was planned."""
+    removed: Spans = ()
+    """Their entries were removed before the batch was planned; a region that lags has them yet."""
 
     @property
     def by_id(self) -> bool:
@@ -321,7 +323,10 @@ class Vector:
                 positions = (begin.position, end.position)
                 reported = 0 if jump is None else jump.reported
                 ids = (begin.last_id, end.last_id)
-                found.append(Range(stream, region, end.incarnation, *positions, *ids, reported))
+                known = self.holes.get(stream, {}).get(region)
+                removed = () if known is None else within(known.spans, *positions)
+                about = (reported, removed)
+                found.append(Range(stream, region, end.incarnation, *positions, *ids, *about))
         return found
 
     def removals(self, start: Vector) -> list[Removal]:
