@@ -359,7 +359,8 @@ class ServerLogs:
                 )
         elif wanted not in ("earliest", "latest") and not wanted.startswith("group:"):
             raise OptionError(
-                f"offsets are earliest, latest, group:<name> or a JSON object, not {wanted!r}"
+                "offsets are earliest, latest, group:<name> or a JSON object such as "
+                f'{{"orders": "1718000000000-0"}}, not {wanted!r}'
             )
         if isinstance(wanted, Mapping):
             for stream in wanted:
