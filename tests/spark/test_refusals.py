@@ -164,7 +164,7 @@ def test_what_a_server_refuses_says_what_to_do() -> None:
         port = server.port
         assert said_by(port, "PING", db=99).endswith("; check the option db")
         assert "an ID is such as 1718000000000-0" in said_by(port, "XADD", "s", "x", "n", "1")
-        tls = "Is it a port for TLS, and has every worker the files of the options tls.ca"
+        tls = "Is the port one for TLS, and has every worker the files of tls.ca and so on?"
         assert tls in said_by(port, "PING", scheme="rediss", tls_ca="/there/is/none")
         client.call("CONFIG", "SET", "maxmemory", "1")
         assert "or raise its maxmemory" in said_by(port, *add)

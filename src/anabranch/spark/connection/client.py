@@ -28,7 +28,6 @@ from redis.exceptions import (
     BusyLoadingError,
     ClusterCrossSlotError,
     ClusterDownError,
-    MaxConnectionsError,
     MovedError,
     NoPermissionError,
 )
@@ -49,7 +48,6 @@ _CANNOT_WAIT: Final = (redis.AuthenticationError, AuthorizationError)
 _NO_COMMAND: Final = re.compile(r".*permissions to run the '([^']*)' command", re.DOTALL)
 _OF_CLUSTERS: Final = (AskError, ClusterCrossSlotError, ClusterDownError)  # MOVED is an ASK as well
 
-_NOT_YET: Final = (BusyLoadingError, MaxConnectionsError)
 _HINTS: Final = {
     "WRONGTYPE": "the key holds something that is no stream",
     "DB index": "check the option db",
@@ -350,16 +348,13 @@ class ServerClient:
     def _unreachable(self, error: Exception) -> ServerUnreachable:
         reason = str(error) or type(error).__name__
         waited = "retries and retryIntervalMs say how long to wait for it"
-        if isinstance(error, _NOT_YET):
+        if isinstance(error, BusyLoadingError):
             return ServerUnreachable(
                 f"the server at {self.address} takes no commands yet ({reason}): {waited}"
             )
         asked = "is it running, and can every Spark worker reach this address?"
         if self._options.url.startswith("rediss"):
-            asked += (
-                " Is it a port for TLS, and has every worker the files of the options tls.ca, "
-                "tls.cert and tls.key?"
-            )
+            asked += " Is the port one for TLS, and has every worker the files of tls.ca and so on?"
         return ServerUnreachable(
             f"no server at {self.address} ({reason}): {asked} It is taken from the option url; "
             f"{waited}"

@@ -97,12 +97,11 @@ def present_regions(options: ReadOptions) -> set[str]:
     absent = members.keys() - {each.partition(".")[0] for each in present}
     if absent:
         audible()
-        names = ", ".join(f"{each} ({members[each]['name'].decode()})" for each in sorted(absent))
         _log.warning(
             "%s: no entry of the regions %s is there yet, and none will be read; regions= names "
             "all that may write",
             ", ".join(logs),
-            names,
+            ", ".join(f"{each} ({members[each]['name'].decode()})" for each in sorted(absent)),
         )
     return present
 
