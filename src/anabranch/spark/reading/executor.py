@@ -140,8 +140,9 @@ def _exports(
     for each, (count, following), end in zip(group, export.parts, ends, strict=True):
         upto = parse_id(each.upto)
         is_newer = count and upto > (0, 0) and export.last_id(end) > upto
-        has_removed = not outside(each.removed, export.positions[end - count : end]).all()
-        if following < each.stop or is_newer or has_removed:
+        if following < each.stop or is_newer:
+            return None
+        if each.removed and not outside(each.removed, export.positions[end - count : end]).all():
             return None
     for each, (count, following), end in zip(group, export.parts, ends, strict=True):
         if count != following - each.first:
