@@ -166,7 +166,7 @@ class ServerOptions:
             object.__setattr__(self, "url", f"redis://{self.url}")
         # The text is not shown, because a password may be in it.
         try:
-            known = urlsplit(self.url).scheme in ("redis", "rediss", "unix")
+            known = self.url.startswith(("redis://", "rediss://", "unix://"))
             _ = urlsplit(self.url).port
         except ValueError:
             known = False

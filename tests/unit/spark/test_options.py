@@ -131,6 +131,7 @@ def test_an_address_without_a_scheme_is_one_of_tcp():
         "http://h:1",
         "redis://h:abc",
         "redis://h:65536",
+        "REDIS://h",
         "redis://:hunter2/3@h",
         "://h",
     ],
