@@ -84,9 +84,9 @@ def cut(ranges: Sequence[Range], count: int) -> list[tuple[Range, ...]]:
 def _pieces(whole: Range, inner: list[int]) -> Iterator[Range | None]:
     """A range cut at these distances from its beginning; None where nothing lies between."""
     if not whole.by_id:
-        for first, stop in pairwise([whole.first + at for at in (0, *inner, len(whole))]):
-            removed = within(whole.removed, first, stop)
-            yield replace(whole, first=first, stop=stop, removed=removed)
+        for low, high in pairwise([whole.first + at for at in (0, *inner, len(whole))]):
+            removed = within(whole.removed, low, high)
+            yield replace(whole, first=low, stop=high, removed=removed)
         return
     first, last = parse_id(whole.after), parse_id(whole.upto)
     span = last[0] - first[0]
