@@ -42,6 +42,12 @@ COLUMNS = pa.schema(
 FOLLOWING = {"subscribePattern": "s*", "changes": "true", "failOnDataLoss": "false"}
 
 
+def reader_at(server: Any) -> StreamReader:
+    options = {"url": url(server), "startingOffsets": "earliest", "pollTimeoutMs": "0"}
+    given = ReadOptions.parse({**options, "discoveryIntervalMs": "0", **FOLLOWING})
+    return StreamReader(given, Projection.of(COLUMNS, given))
+
+
 class Feed:
     """A reader that is made anew for each batch, at any server, and all rows that it has got."""
 
@@ -50,18 +56,17 @@ class Feed:
         self.inserted: dict[tuple[str, str, int], int] = {}
         self.removed: dict[tuple[str, str, int], str] = {}
 
-    def read(self, server: Any, entries: int | None = None) -> bool:
-        """Take the next batch; False if there is nothing."""
-        options = {"url": url(server), "startingOffsets": "earliest", "pollTimeoutMs": "0"}
-        given = ReadOptions.parse({**options, "discoveryIntervalMs": "0", **FOLLOWING})
-        reader = StreamReader(given, Projection.of(COLUMNS, given))
+    def read(self, server: Any, entries: int | None = None, read_at: Any = None) -> bool:
+        """Take the next batch, of a plan made here and read here or elsewhere; False if none."""
+        reader = reader_at(server)
         try:
             begin = reader.initialOffset() if self._at is None else self._at
             limit = ReadAllAvailable() if entries is None else ReadMaxRows(entries)
             end = reader.latestOffset(begin, limit)
             if end == begin:
                 return False
-            batches = [self._rows(reader, begin, end) for _ in range(2)]
+            there = reader if read_at is None else reader_at(read_at)
+            batches = [self._rows(there, begin, end) for _ in range(2)]
         finally:
             reader.stop()
         assert batches[0] == batches[1]  # a batch that is repeated has the same rows
@@ -197,6 +202,29 @@ def test_a_reader_that_moves_between_regions_is_told_each_deletion_once(
     assert not feed.read(eu)
     assert len(feed.removed) == 4
     assert feed.left() == numbers_in(us) == numbers_in(eu)
+
+
+def test_a_batch_that_is_repeated_elsewhere_has_nothing_that_was_deleted_before(
+    regions: RegionProcesses,
+) -> None:
+    eu, us = regions.servers
+    keys = ["s", *(f"s{number}" for number in range(5))]  # one large stream, and some small ones
+    for key in keys:
+        ids = fill(eu, key, 3000 if key == "s" else 8)
+        with talking(eu) as client:
+            client.xdel(key, ids[2])
+    wait_until(regions.converged, "both have all entries", 300)
+    for here, there in ((eu, us), (us, eu)):
+        regions.call(here, "AB.LINK", there.number, "PAUSE")
+    for key in keys:
+        with talking(us) as client:
+            client.xdel(key, *(each for each, _ in client.xrange(key, count=5)[1:]))
+    feed = Feed()
+    assert feed.read(us, read_at=eu)  # the driver died at us after it had planned the batch
+    assert [feed.left(key) for key in keys] == [numbers_in(us, key) for key in keys]
+    regions.heal()
+    wait_until(regions.converged, "both have all deletions", 300)
+    assert not feed.read(eu)
 
 
 @pytest.fixture

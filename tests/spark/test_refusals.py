@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from anabranch.spark.connection.client import ServerRefused, ServerUnreachable, connect
+from anabranch.spark.options import ServerOptions
 from tests.support.inspection import wait_until
 from tests.support.servers import REPOSITORY, AnabranchServer, RedisServer
 
@@ -144,3 +148,45 @@ def test_a_node_of_a_cluster_says_what_it_is(spark: SparkSession) -> None:
             save(spark.range(3).selectExpr("id as n"), "foo", idempotence="none", **options)
         options["url"] = f"redis://127.0.0.1:{high.port}"
         assert [row.n for row in read(spark, "foo", **options).collect()] == [7]
+
+
+def said_by(port: int, *words: str, scheme: str = "redis", **options: Any) -> str:
+    """How the error of a command at a server is told."""
+    given = ServerOptions(url=f"{scheme}://127.0.0.1:{port}", retries=0, **options)
+    with pytest.raises((ServerRefused, ServerUnreachable)) as caught, connect(given) as client:
+        client.command(*words)
+    return str(caught.value)
+
+
+def test_what_a_server_refuses_says_what_to_do() -> None:
+    add = ("XADD", "s", "*", "n", "1")
+    with RedisServer() as server, server.client() as client:
+        port = server.port
+        assert said_by(port, "PING", db=99).endswith("; check the option db")
+        assert "an ID is such as 1718000000000-0" in said_by(port, "XADD", "s", "x", "n", "1")
+        tls = "Is the port one for TLS, and has every worker the files of tls.ca and so on?"
+        assert tls in said_by(port, "PING", scheme="rediss", tls_ca="/there/is/none")
+        client.call("CONFIG", "SET", "maxmemory", "1")
+        assert "or raise its maxmemory" in said_by(port, *add)
+        client.call("CONFIG", "SET", "maxmemory", "0", "min-replicas-to-write", "1")
+        assert "as many others are connected as min-replicas-to-write says" in said_by(port, *add)
+        client.call("CONFIG", "SET", "min-replicas-to-write", "0")
+        client.call("REPLICAOF", "127.0.0.1", "1")
+        assert said_by(port, *add).endswith("; give the address of its primary in option url")
+        client.call("CONFIG", "SET", "requirepass", "pw")
+        assert said_by(port, *add).endswith("; check the options username and password")
+
+
+def test_a_server_that_is_loading_is_not_called_absent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            with listener.accept()[0] as peer:
+                while peer.recv(4096):
+                    peer.sendall(b"-LOADING Redis is loading the dataset in memory\r\n" * 2)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        told = said_by(listener.getsockname()[1], "PING")
+        assert "takes no commands yet (Redis is loading the dataset in memory): retries and" in told
+        thread.join(10)

@@ -12,7 +12,9 @@ from anabranch.spark.connection.client import ServerRefused, connect, facts_of
 from anabranch.spark.connection.region_names import RegionNames
 from anabranch.spark.decoding.columns import ColumnError
 from anabranch.spark.options import OptionError, ReadOptions, ServerOptions, WriteOptions
+from anabranch.spark.reading.offsets import Vector
 from anabranch.spark.reading.readers import stream_reader
+from anabranch.spark.reading.server_logs import ServerLogs
 from anabranch.spark.writing import adding
 from anabranch.spark.writing.adding import Adder, Marks
 from anabranch.spark.writing.encode import encode
@@ -110,6 +112,19 @@ def test_regions_are_called_by_number_or_by_name(both):
     assert read(both, startingOffsets='{"s": {"us": "latest"}}') == ours
     assert read(both, startingOffsets='{"s": {"us": "latest", "2": "earliest"}}') == ours + theirs
     assert read(both, endingOffsets='{"s": {"eu": "0", "2": "latest"}}') == theirs
+
+
+def test_an_offset_of_more_streams_and_regions_adds_none_to_a_read(both):
+    with talking(both) as client:
+        client.xadd("t", {"n": 1000})
+    options = ReadOptions.parse({"url": url(both), "subscribePattern": "*"})
+    with connect(options.server) as client:
+        end = Vector.at_end(ServerLogs(options, client).logs()).to_json()
+    ours, theirs = [*range(10)], [*range(100, 110)]
+    assert read(both, endingOffsets=end) == ours + theirs
+    assert read(both, endingOffsets=end, regions="us") == theirs
+    assert read(both, endingOffsets=end, assign='{"s": ["eu"]}') == ours
+    assert read(both, startingOffsets=end) == []
 
 
 @pytest.mark.parametrize("name", ["ap", "7"])

@@ -13,6 +13,7 @@ from anabranch.spark import read_by_region
 from anabranch.spark.connection.client import connect
 from anabranch.spark.decoding.columns import ColumnError
 from anabranch.spark.options import OptionError, ReadOptions
+from anabranch.spark.reading.by_region import present_regions
 from anabranch.spark.reading.readers import stream_reader
 from anabranch.spark.reading.server_logs import ServerLogs
 from tests.spark.reading import talking, url
@@ -111,6 +112,23 @@ def test_windows_close_while_a_region_sleeps_and_wait_while_it_is_cut_off(
         newest = int(client.xrevrange("s", count=1)[0][0].partition(b"-")[0])
     wait_until(lambda: (frontier_at(eu) or 0) > newest + 3_000, "it is later", 300)
     assert sum(closed(spark, eu, tmp_path)) == 150
+
+
+def test_regions_that_have_yet_to_write_are_read_or_named(
+    regions: RegionProcesses, ours: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def present(server: Any) -> set[str]:
+        return present_regions(ReadOptions.parse({"url": url(server), "subscribe": "fresh"}))
+
+    eu = regions.servers[0]
+    assert (present(eu), present(ours)) == ({"1", "2", "3"}, {""})
+    assert not caplog.records
+    with talking(eu) as client:
+        client.xadd("fresh", {"n": 1})
+    assert present(eu) == {"1"}
+    (record,) = caplog.records
+    said = "fresh: no entry of the regions 2 (us), 3 (ap) is there yet, and none will be read"
+    assert said in record.getMessage()
 
 
 def test_what_cannot_have_a_frontier_is_refused(spark: SparkSession, ours: Any) -> None:

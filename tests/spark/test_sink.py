@@ -328,6 +328,8 @@ def test_a_job_with_a_name_needs_a_number_unless_a_query_has_it(
     for way in ({}, {"idempotence": "position"}):
         with pytest.raises(Exception, match="names a job and not its run: give batchId as well"):
             save(table, ours, stream="t", producerId="nightly", **way)
+        with pytest.raises(Exception, match="numbers a run and names no job: give producerId as"):
+            save(table, ours, stream="t", batchId=7, **way)
     assert values(ours, "t") == []
     save(table, ours, stream="t", producerId="nightly", idempotence="none")
     assert values(ours, "t") == [*range(10)]

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, Final, Self
+from urllib.parse import urlsplit
 
 from anabranch.errors import ConfigError
 
@@ -73,6 +74,12 @@ def _measured(units: Mapping[str, int], least: int, what: str) -> Callable[[str]
 
 _duration_ms: Final = _measured(_DURATION_MS, 0, "a duration such as 500ms, 30s or 15m")
 _size: Final = _measured(_SIZE_BYTES, 1, "a size such as 512k or 8m")
+
+
+def _entry_id(value: str) -> str:
+    if not re.fullmatch(r"\d+(-\d+)?", value.strip(), re.ASCII):
+        raise OptionError(f"an ID such as 1718000000000-0 is needed, not {value!r}")
+    return value.strip()
 
 
 def _names(value: str) -> tuple[str, ...]:
@@ -153,10 +160,21 @@ class ServerOptions:
     def __post_init__(self) -> None:
         """An address without a scheme is one of TCP.
 
-        Raises `OptionError` for files of TLS and an address without TLS.
+        Raises `OptionError` for a wrong address, and for files of TLS with one without TLS.
         """
         if "://" not in self.url:
             object.__setattr__(self, "url", f"redis://{self.url}")
+        # The text is not shown, because a password may be in it.
+        try:
+            known = self.url.startswith(("redis://", "rediss://", "unix://"))
+            _ = urlsplit(self.url).port
+        except ValueError:
+            known = False
+        if not known:
+            raise OptionError(
+                "option url: redis://host:port is needed, rediss://host:port for TLS, or "
+                "unix:///path, with a port below 65536; in a password / is %2F, : is %3A, @ is %40"
+            )
         files = {"tls.ca": self.tls_ca, "tls.cert": self.tls_cert, "tls.key": self.tls_key}
         given = [name for name, value in files.items() if value is not None]
         if given and not self.url.lower().startswith("rediss://"):
@@ -258,7 +276,7 @@ class WriteOptions:
     result_file: str | None = _option()
     deterministic_order: str = _option("trust", _one_of("trust", "sort"))
     max_len: int | None = _option(None, _whole(0))
-    min_id: str | None = _option()
+    min_id: str | None = _option(None, _entry_id)
     trim: str = _option("~", _one_of("~", "="))
     max_rows_in_flight: int = _option(2_048, _whole(1))
     null_value: str | None = _option()

@@ -125,6 +125,29 @@ def test_an_address_without_a_scheme_is_one_of_tcp():
     assert options.server.url == "redis://127.0.0.1:6379"
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://h:1",
+        "redis://h:abc",
+        "redis://h:65536",
+        "REDIS://h",
+        "redis://:hunter2/3@h",
+        "://h",
+    ],
+)
+def test_a_wrong_address_is_refused_and_not_shown(url):
+    with pytest.raises(OptionError, match="option url: redis:") as caught:
+        ReadOptions.parse({"url": url, "subscribe": "s"})
+    assert "hunter" not in str(caught.value)
+
+
+def test_an_id_to_trim_by_is_checked_before_anything_is_written():
+    assert WriteOptions.parse({"stream": "s", "minId": "17-1"}).min_id == "17-1"
+    with pytest.raises(OptionError, match="option minId: an ID such as 1718000000000-0 is needed"):
+        WriteOptions.parse({"stream": "s", "minId": "x"})
+
+
 def test_the_command_line_refuses_a_mistyped_option_before_anything_starts():
     from click.testing import CliRunner
 

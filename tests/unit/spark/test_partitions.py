@@ -137,3 +137,10 @@ def test_no_partition_has_more_records_than_allowed(entries, most, cores):
     if count <= 10_000:
         partitions = cut(by_position([entries]), count)
         assert max(sum(map(len, each)) for each in partitions) <= most
+
+
+def test_each_part_of_a_range_knows_what_was_removed_in_it() -> None:
+    removed = ((5, 7), (40, 60), (98, 100))
+    whole = Range("s", "", 1, 0, 100, "0-0", "0-0", removed=removed)
+    found = [each.removed for (each,) in cut([whole], 4)]
+    assert found == [((5, 7),), ((40, 50),), ((50, 60),), ((98, 100),)]

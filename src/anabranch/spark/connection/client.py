@@ -25,6 +25,7 @@ from redis.connection import Connection, parse_url
 from redis.exceptions import (
     AskError,
     AuthorizationError,
+    BusyLoadingError,
     ClusterCrossSlotError,
     ClusterDownError,
     MovedError,
@@ -46,6 +47,17 @@ _BROKEN: Final = (redis.ConnectionError, redis.TimeoutError, OSError)
 _CANNOT_WAIT: Final = (redis.AuthenticationError, AuthorizationError)
 _NO_COMMAND: Final = re.compile(r".*permissions to run the '([^']*)' command", re.DOTALL)
 _OF_CLUSTERS: Final = (AskError, ClusterCrossSlotError, ClusterDownError)  # MOVED is an ASK as well
+
+_HINTS: Final = {
+    "WRONGTYPE": "the key holds something that is no stream",
+    "DB index": "check the option db",
+    "Invalid stream ID": "an ID is such as 1718000000000-0",
+    "maxmemory": "trim streams there (options maxLen and minId do), or raise its maxmemory",
+    "read only replica": "give the address of its primary in option url",
+    "NOREPLICAS": "it takes writes when as many others are connected as min-replicas-to-write says",
+    "MISCONF": "it takes writes when its disk is mended, see its log",
+}
+"""What to do, by what is in the text of an error; redis-py removes some error codes."""
 
 _idle: defaultdict[tuple[int, ServerOptions], list[ServerClient]] = defaultdict(list)
 
@@ -225,6 +237,8 @@ class ServerClient:
         seconds = (self._options.read_timeout_ms + wait_ms) / 1000
         try:
             reply = self._connection.read_response(disable_decoding=True, timeout=seconds)
+        except _CANNOT_WAIT as error:
+            reply = error
         except _BROKEN as error:
             raise self._broken(error) from None
         except redis.RedisError as error:
@@ -333,10 +347,17 @@ class ServerClient:
 
     def _unreachable(self, error: Exception) -> ServerUnreachable:
         reason = str(error) or type(error).__name__
+        waited = "retries and retryIntervalMs say how long to wait for it"
+        if isinstance(error, BusyLoadingError):
+            return ServerUnreachable(
+                f"the server at {self.address} takes no commands yet ({reason}): {waited}"
+            )
+        asked = "is it running, and can every Spark worker reach this address?"
+        if self._options.url.startswith("rediss"):
+            asked += " Is the port one for TLS, and has every worker the files of tls.ca and so on?"
         return ServerUnreachable(
-            f"no server at {self.address} ({reason}): is it running, and can every Spark worker "
-            "reach this address? It is taken from the option url; retries and retryIntervalMs say "
-            "how long to wait for it"
+            f"no server at {self.address} ({reason}): {asked} It is taken from the option url; "
+            f"{waited}"
         )
 
 
@@ -375,8 +396,6 @@ def explained(error: Exception) -> str:
         found = _NO_COMMAND.match(text)
         rule = "a pattern for the key (~...)" if found is None else f"+{found[1]}"
         hint = f"; the user needs that permission: ACL SETUSER with {rule}"
-    elif text.startswith("WRONGTYPE"):
-        hint = "; the key holds something that is no stream"
     elif isinstance(error, _OF_CLUSTERS):
         if isinstance(error, AskError):  # redis-py removes the error code
             text = f"{'MOVED' if isinstance(error, MovedError) else 'ASK'} {text}"
@@ -385,7 +404,7 @@ def explained(error: Exception) -> str:
             "streams to a server that has them all, or give the address of the node with this key"
         )
     else:
-        hint = ""
+        hint = "".join(f"; {hint}" for part, hint in _HINTS.items() if part in text)
     return f"{text}{hint}"
 
 

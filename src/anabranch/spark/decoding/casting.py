@@ -195,9 +195,9 @@ _NANO_CENTURIES: Final = "(?:1[789]|2[01])"  # 64 bits of nanoseconds reach 1677
 _USUAL_ZONE: Final = "(?:Z|[+-](?:0[0-9]|1[0-7])(?::?[0-5][0-9])?)"
 _FAR_ZONE: Final = "[+-](?:1[89]|2[0-9])(?::?[0-9]{2})?$"
 _ANY_DATE: Final = (
-    rf"^{_TRIMMED}(?P<sign>[+-]?)(?P<year>[0-9]{{4,7}})"
+    rf"^{_TRIMMED}(?P<sign>[+-]?)(?P<year>[0-9]{{4,%d}})"
     r"(?:-(?P<month>[0-9]{1,2})(?:-(?P<day>[0-9]{1,2})"
-)
+)  # with the most digits of a year
 _DATE_END: Final = rf"(?:[ T](?s:.*))?)?)?{_TRIMMED}$"
 _TIME_END: Final = (
     r"(?:[ T](?P<hour>[0-9]{1,2})(?::(?P<minute>[0-9]{1,2})(?::(?P<second>[0-9]{1,2})"
@@ -295,13 +295,13 @@ def _dates(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _odd_dates(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    days, exists = _days(pc.extract_regex(values, _ANY_DATE + _DATE_END))
+    days, exists = _days(pc.extract_regex(values, _ANY_DATE % 7 + _DATE_END))
     exists &= np.abs(days + 0.5) < 2**31
     return pa.array(days.astype(np.int32), pa.int32(), mask=~exists).cast(kind)
 
 
 def _odd_times(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    parts = pc.extract_regex(values, _ANY_DATE + _TIME_END)
+    parts = pc.extract_regex(values, _ANY_DATE % 6 + _TIME_END)
     days, exists = _days(parts)
     hour, minute, second = (_number(parts, name, "0") for name in ("hour", "minute", "second"))
     exists &= (hour < 24) & (minute < 60) & (second < 60)

@@ -23,7 +23,7 @@ from anabranch.errors import AnabranchError
 from anabranch.spark.decoding.casting import can_cast, cast
 from anabranch.spark.decoding.pages import Entries
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.reading.holes import INSERT, Removal
+from anabranch.spark.reading.holes import INSERT, Removal, Spans
 from anabranch.spark.writing.layout import RESERVED
 
 DEFAULT_SCHEMA: Final = (
@@ -131,17 +131,22 @@ class Projection:
         ]
 
     def batches(
-        self, entries: Entries, stream: Names, region: Names, bytes_max: int
+        self, entries: Entries, stream: Names, region: Names, bytes_max: int, removed: Spans = ()
     ) -> Iterator[pa.RecordBatch]:
-        """All entries as batches of at most about `bytes_max` bytes; raises `ColumnError`."""
-        whole = self.batch(entries, stream, region)
+        """All entries, but those at positions in `removed`, as batches of about `bytes_max` bytes.
+
+        Raises `ColumnError`.
+        """
+        whole = self.batch(entries, stream, region, removed)
         count = whole.num_rows
         rows = max(count * bytes_max // max(whole.nbytes, 1), 1)
         for first in range(0, count, rows):
             yield whole.slice(first, rows)
 
-    def batch(self, entries: Entries, stream: Names, region: Names) -> pa.RecordBatch:
-        """All entries as one batch."""
+    def batch(
+        self, entries: Entries, stream: Names, region: Names, removed: Spans = ()
+    ) -> pa.RecordBatch:
+        """All entries, but those at positions in `removed`, as one batch."""
         payload = self.payload
         names = [self.field_mapping.get(each.name, each.name).encode() for each in payload]
         columns: dict[str, pa.Array] = {}
@@ -162,6 +167,8 @@ class Projection:
                     name, self.schema.field(name).type, entries, stream, region
                 )
         kept = ~bad if self.mode == "DROPMALFORMED" else np.ones(len(entries), np.bool_)
+        if removed:
+            kept &= outside(removed, entries.positions)
         for column in self.schema:
             if not column.nullable and columns[column.name].null_count:
                 lacking = np.asarray(columns[column.name].is_null()) & kept
@@ -265,6 +272,12 @@ def _reserved(
     inner = kind.value_type
     pairs = pa.StructArray.from_arrays([names, values], fields=[inner.field(0), inner.field(1)])
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pairs, type=kind)
+
+
+def outside(spans: Spans, positions: Any) -> Any:
+    """Which positions are in none of these spans."""
+    ends = np.array(spans, np.int64).ravel()
+    return np.searchsorted(ends, positions, "right") % 2 == 0
 
 
 # ------------------------------------------------------------------------------------------ faults

@@ -7,24 +7,28 @@ dropped. With one source for each region Spark uses the minimum of their waterma
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from anabranch.spark.connection.client import connect
+from anabranch.spark.connection.client import ServerRefused, connect
+from anabranch.spark.connection.region_names import rows_of
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.reading.checkpoint import ends_of_batch, newest_batch
 from anabranch.spark.reading.holes import Holes
 from anabranch.spark.reading.offsets import LogCursor, OffsetError, Vector
 from anabranch.spark.reading.server_logs import ServerLogs
+from anabranch.spark.runtime.logs import audible
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-_POLL_MS = 200
-_FRONTIER = "frontierinterval"
+_POLL_MS: Final = 200
+_FRONTIER: Final = "frontierinterval"
+_log = logging.getLogger(__name__)
 
 
 def read_by_region(
@@ -40,20 +44,16 @@ def read_by_region(
 ) -> DataFrame:
     """A streaming read with one source and one watermark (on `event_time`) for each region.
 
-    The regions are fixed here: those named, or those the stream has now. A region that joins later
-    needs a new query with a new checkpoint; `resume_from` is the old one's checkpoint directory,
-    and the new query starts where the old one had committed. A region that is silent holds all
-    results back; leave it out of `regions` if it never returns. With the option
+    The regions are fixed here: those named, or those the stream has now, or all members if there is
+    no stream yet. A region that joins later, or writes to the stream for the first time, needs a
+    new query with a new checkpoint; `resume_from` is the old one's checkpoint directory, and the
+    new query starts where the old one had committed. A region that is silent holds all results
+    back; leave it out of `regions` if it never returns. With the option
     ``frontierInterval`` ("10s") only a disconnected region does so: of a silent and connected one
     the server knows up to which time it has no more entries. Raises `OptionError`.
     """
     given = {"subscribe": stream, **options}
-    if regions is None:
-        read = ReadOptions.parse(given)
-        with connect(read.server) as client:
-            logs = ServerLogs(read, client).logs()
-        regions = {region for some in logs.values() for region in some} or {""}
-    names = sorted(set(regions))
+    names = sorted(set(present_regions(ReadOptions.parse(given)) if regions is None else regions))
     if not names:
         raise OptionError("read_by_region needs at least one region")
     # Spark asks sources one after the other, so they share the waiting time of one.
@@ -77,6 +77,33 @@ def read_by_region(
             frame = frame.where("id IS NOT NULL OR ts IS NULL")
         frames.append(frame.drop("id") if own else frame)
     return reduce(lambda left, right: left.unionByName(right), frames)
+
+
+def present_regions(options: ReadOptions) -> set[str]:
+    """The regions that have a log of the streams now; of streams that are not there, all members.
+
+    Members that have no log are logged. A server without regions has the one with the empty name.
+    """
+    with connect(options.server) as client:
+        logs = ServerLogs(options, client).logs()
+        try:
+            rows = rows_of(client, "AB.REGION", "LIST")
+        except ServerRefused:  # a user without permission gets by with what the streams have
+            rows = []
+    members = {str(row["region"]): row for row in rows if row["state"] != b"removed"}
+    present = {region for some in logs.values() for region in some}
+    if not present:
+        return {*members} or {""}
+    absent = members.keys() - {each.partition(".")[0] for each in present}
+    if absent:
+        audible()
+        _log.warning(
+            "%s: no entry of the regions %s is there yet, and none will be read; regions= names "
+            "all that may write",
+            ", ".join(logs),
+            ", ".join(f"{each} ({members[each]['name'].decode()})" for each in sorted(absent)),
+        )
+    return present
 
 
 def _with_id(schema: str | StructType) -> tuple[StructType, bool]:

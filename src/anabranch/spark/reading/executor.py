@@ -26,7 +26,7 @@ from anabranch.spark.connection.client import (
     stream_key,
 )
 from anabranch.spark.connection.region_names import is_over
-from anabranch.spark.decoding.columns import ColumnError, Projection
+from anabranch.spark.decoding.columns import ColumnError, Projection, outside
 from anabranch.spark.decoding.exports import Ints, MalformedReply, parse_export
 from anabranch.spark.decoding.pages import (
     FIRST_PAGE,
@@ -142,6 +142,8 @@ def _exports(
         is_newer = count and upto > (0, 0) and export.last_id(end) > upto
         if following < each.stop or is_newer:
             return None
+        if each.removed and not outside(each.removed, export.positions[end - count : end]).all():
+            return None
     for each, (count, following), end in zip(group, export.parts, ends, strict=True):
         if count != following - each.first:
             positions = export.positions[end - count : end]
@@ -173,8 +175,8 @@ def _alone(
     read = _by_id if part.by_id else _by_position
     try:
         for entries in read(part, options, client):
-            batches = projection.batches(entries, part.stream, part.region, options.max_batch_bytes)
-            yield entries, list(batches)
+            about = (part.stream, part.region, options.max_batch_bytes, part.removed)
+            yield entries, list(projection.batches(entries, *about))
     except (ColumnError, ServerRefused, ServerUnreachable, MalformedReply) as error:
         raise type(error)(f"{part.place}: {error}") from None
 

@@ -20,7 +20,7 @@ from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Final, Self, TypeVar
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.reading.holes import Holes, Removal, joined, removals
+from anabranch.spark.reading.holes import Holes, Removal, Spans, joined, removals, within
 
 BY_ID: Final = -1
 """Incarnation of a cursor on a server without positions."""
@@ -183,6 +183,8 @@ class Range:
     upto: str
     reported: int = 0
     """Missing entries below this position were reported when the batch was planned."""
+    removed: Spans = ()
+    """Their entries were removed before the batch was planned; a region that lags has them yet."""
 
     @property
     def by_id(self) -> bool:
@@ -246,6 +248,13 @@ class Vector:
     def get(self, stream: str, region: str) -> LogCursor | None:
         """The cursor of one region, None if the vector does not know it."""
         return self.cursors.get(stream, {}).get(region)
+
+    def only(self, selects: Callable[[str, str], bool]) -> Vector:
+        """The cursors and holes of the logs that are selected, by stream and region."""
+        return Vector(
+            _nested(self.cursors, lambda each: each, selects),
+            holes=_nested(self.holes, lambda each: each, selects),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The form that Spark keeps; equal vectors give dictionaries in equal order."""
@@ -314,7 +323,10 @@ class Vector:
                 positions = (begin.position, end.position)
                 reported = 0 if jump is None else jump.reported
                 ids = (begin.last_id, end.last_id)
-                found.append(Range(stream, region, end.incarnation, *positions, *ids, reported))
+                known = self.holes.get(stream, {}).get(region)
+                removed = () if known is None else within(known.spans, *positions)
+                about = (reported, removed)
+                found.append(Range(stream, region, end.incarnation, *positions, *ids, *about))
         return found
 
     def removals(self, start: Vector) -> list[Removal]:
@@ -363,11 +375,17 @@ class Vector:
 
 
 def _nested(
-    values: Mapping[str, Mapping[str, _Old]], made: Callable[[_Old], _New]
+    values: Mapping[str, Mapping[str, _Old]],
+    made: Callable[[_Old], _New],
+    selects: Callable[[str, str], bool] = lambda _stream, _region: True,
 ) -> dict[str, dict[str, _New]]:
-    """The same streams and regions, in the order of their names, with a new value for each."""
+    """The same streams, and selected regions, in the order of their names, with new values."""
     return {
-        stream: {region: made(each) for region, each in sorted(regions.items())}
+        stream: {
+            region: made(each)
+            for region, each in sorted(regions.items())
+            if selects(stream, region)
+        }
         for stream, regions in sorted(values.items())
     }
 

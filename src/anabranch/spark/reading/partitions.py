@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Final
 
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.reading.holes import Removal
+from anabranch.spark.reading.holes import Removal, within
 from anabranch.spark.reading.offsets import Range, Vector, parse_id
 
 
@@ -84,8 +84,9 @@ def cut(ranges: Sequence[Range], count: int) -> list[tuple[Range, ...]]:
 def _pieces(whole: Range, inner: list[int]) -> Iterator[Range | None]:
     """A range cut at these distances from its beginning; None where nothing lies between."""
     if not whole.by_id:
-        for low, high in pairwise([0, *inner, len(whole)]):
-            yield replace(whole, first=whole.first + low, stop=whole.first + high)
+        for low, high in pairwise([whole.first + at for at in (0, *inner, len(whole))]):
+            removed = within(whole.removed, low, high)
+            yield replace(whole, first=low, stop=high, removed=removed)
         return
     first, last = parse_id(whole.after), parse_id(whole.upto)
     span = last[0] - first[0]

@@ -353,10 +353,14 @@ class ServerLogs:
             except ValueError as error:
                 raise OptionError(f"offsets are no JSON: {error}") from None
             if {"k", "s", "v"}.issubset(wanted):
-                return Vector.parse(wanted)
+                # The query may have read more than is read now.
+                return Vector.parse(wanted).only(
+                    lambda *log: self.subscribes(log[0]) and self.selects(*log)
+                )
         elif wanted not in ("earliest", "latest") and not wanted.startswith("group:"):
             raise OptionError(
-                f"offsets are earliest, latest, group:<name> or a JSON object, not {wanted!r}"
+                "offsets are earliest, latest, group:<name> or a JSON object such as "
+                f'{{"orders": "1718000000000-0"}}, not {wanted!r}'
             )
         if isinstance(wanted, Mapping):
             for stream in wanted:

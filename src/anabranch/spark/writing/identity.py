@@ -48,7 +48,8 @@ class WriterIdentity:
 
         Refuses a streaming write without these facts from Spark, because a guess could add
         duplicates. Refuses a plain batch write with a name and without a number: all runs would be
-        the same batch, and the rows of the second run would count as repetitions.
+        the same batch, and the rows of the second run would count as repetitions. Refuses a number
+        without a name: no run would be recognised.
         """
         context = TaskContext.get()
         if context is None:
@@ -64,12 +65,13 @@ class WriterIdentity:
                 "could not be recognised. Write in foreachBatch with options producerId and "
                 "batchId, or choose idempotence=none"
             )
-        if (
-            batch is None
-            and options.producer_id is not None
-            and options.batch_id is None
-            and needs_identity(options)
-        ):
+        is_run = batch is None and needs_identity(options)
+        if is_run and options.producer_id is None and options.batch_id is not None:
+            raise WriteFailed(
+                f"batchId={options.batch_id} numbers a run and names no job: give producerId as "
+                "well, the same in all runs, or leave batchId out, and each save() is new data"
+            )
+        if is_run and options.producer_id is not None and options.batch_id is None:
             raise WriteFailed(
                 f"producerId={options.producer_id} names a job and not its run: give batchId as "
                 "well, a number that is greater in each run and the same when a run is repeated, "
