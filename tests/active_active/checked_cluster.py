@@ -420,7 +420,7 @@ class CheckedCluster(Comparison):
         verb, key, group = words[1:4]
         shown = self.shown(node, key)
         reply = node.do(*words)
-        read = words[words.index("ENTRIESREAD") + 1] if "ENTRIESREAD" in words else None
+        read = int(words[words.index("ENTRIESREAD") + 1]) if "ENTRIESREAD" in words else None
         if read is not None and verb in ("CREATE", "SETID"):
             (row,) = [
                 row for row in map(pairs, node.do("XINFO", "GROUPS", key)) if row[b"name"] == group
