@@ -55,8 +55,7 @@ from anabranch.simulator.formulas import Shown
 from anabranch.simulator.group_checks import GroupChecks
 from anabranch.simulator.group_moves import MoveChecks
 from anabranch.simulator.looking import difference, due_of
-from anabranch.simulator.machine import Machine
-from anabranch.simulator.process import Process
+from anabranch.simulator.machine import Machine, Process
 from anabranch.simulator.reader_checks import ReaderChecks
 from anabranch.simulator.record import Dot, RunRecord, Violation
 from anabranch.simulator.workload import Workload, parsed_id

@@ -11,7 +11,7 @@ from typing import Any
 
 from anabranch.simulator import looking
 from anabranch.simulator.group_checks import GroupChecks
-from anabranch.simulator.process import Process
+from anabranch.simulator.machine import Process
 from anabranch.simulator.record import RunRecord, Violation
 from anabranch.simulator.workload import Workload
 

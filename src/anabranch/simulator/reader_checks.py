@@ -11,7 +11,7 @@ from anabranch.effects import kinds
 from anabranch.keyspace.replica import read_token
 from anabranch.keyspace.version_vectors import covers
 from anabranch.simulator import looking
-from anabranch.simulator.process import Process
+from anabranch.simulator.machine import Process
 from anabranch.simulator.record import RunRecord, Violation
 from anabranch.simulator.workload import Workload, parsed_entries
 

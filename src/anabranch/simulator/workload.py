@@ -27,7 +27,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from anabranch.simulator import looking
-from anabranch.simulator.process import Process
+from anabranch.simulator.machine import Process
 from anabranch.stream.groups.group import Group
 from anabranch.stream.stream import Stream
 

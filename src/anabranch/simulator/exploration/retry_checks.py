@@ -17,7 +17,7 @@ from anabranch.simulator import looking
 from anabranch.simulator.record import RunRecord, Violation
 
 if TYPE_CHECKING:
-    from anabranch.simulator.process import Process
+    from anabranch.simulator.machine import Process
 
 DRAINER = b"z"
 """The consumer that has read all groups to their ends."""

@@ -38,7 +38,7 @@ from anabranch.replication.framing import FrameType
 from anabranch.simulator.workload import Workload
 
 if TYPE_CHECKING:
-    from anabranch.simulator.process import Process
+    from anabranch.simulator.machine import Process
 
 REGION_NAMES: Final = ("eu", "us", "ap")
 """Of regions 1, 2 and 3."""
