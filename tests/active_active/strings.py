@@ -43,7 +43,7 @@ _MIX: Final = """
 3   SETRANGE {key} {0-2} 2
 2   GETDEL {key}
 2   GETEX {key} PX 5|60
-4   PEXPIRE {key} 3|20|60|1000
+6   PEXPIRE {key} 3|20|60|1000
 2   PERSIST {key}
 6   DEL {key}
 5   XADD {key} *|*|*|{given} f {token}

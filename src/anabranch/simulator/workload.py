@@ -40,7 +40,7 @@ SMALL_SHARE: Final = 0.15
 SMALL_KEYS: Final = (b"s1", b"s2", b"m1", b"l1")
 """The keys of these, under which streams are made now and then."""
 
-MOVED_SHARE: Final = 0.1
+MOVED_SHARE: Final = 0.3
 """The share of such commands in these runs."""
 
 Words = list[bytes]
