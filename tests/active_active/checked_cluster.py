@@ -342,7 +342,7 @@ class CheckedCluster(Comparison):
             if known:
                 added = self.mesh.history.facts[0, key][length:]
                 assert id_of(reply) == before.answer(known), "another entry's ID"
-                assert not any(isinstance(fact, Added) for fact in added), "added again"
+                assert not any(isinstance(fact.effect, kinds.Add) for fact in added), "added again"
                 self.reached["duplicate refused"] += 1
                 return reply
         if not self.is_over(node, before):
@@ -365,9 +365,9 @@ class CheckedCluster(Comparison):
         if reader.is_vague:
             due = _subsequence(due, got)
         due = due[:count]
-        assert got == [(entry.entry_id, token_of(entry)) for entry in due], (
+        assert got == [(entry.effect.entry_id, token_of(entry)) for entry in due], (
             f"group {group!r} of {key!r} must get "
-            f"{[(entry.entry_id, token_of(entry)) for entry in due]}, not {got}"
+            f"{[(entry.effect.entry_id, token_of(entry)) for entry in due]}, not {got}"
         )
         reader.delivered |= {entry.dot for entry in due}
         if "NOACK" in words:
@@ -420,7 +420,7 @@ class CheckedCluster(Comparison):
         verb, key, group = words[1:4]
         shown = self.shown(node, key)
         reply = node.do(*words)
-        read = words[words.index("ENTRIESREAD") + 1] if "ENTRIESREAD" in words else None
+        read = int(words[words.index("ENTRIESREAD") + 1]) if "ENTRIESREAD" in words else None
         if read is not None and verb in ("CREATE", "SETID"):
             (row,) = [
                 row for row in map(pairs, node.do("XINFO", "GROUPS", key)) if row[b"name"] == group
@@ -540,11 +540,13 @@ class CheckedCluster(Comparison):
 
     def _check_tags(self, node: Node, key: bytes, shown: Shown) -> None:
         """A producer's repetition is answered alike everywhere, and made one entry at most."""
-        live = [(entry.replica_id, entry.entry_id) for entry in shown.entries]
+        live = [(entry.replica_id, entry.effect.entry_id) for entry in shown.entries]
         for (pid, iid), facts in shown.tags.items():
-            tagged = [each for each in live if each in {(f.replica_id, f.entry_id) for f in facts}]
+            tagged = [
+                each for each in live if each in {(f.replica_id, f.effect.entry_id) for f in facts}
+            ]
             self.reached["both regions accepted"] += len(facts) > 1
-            if len(facts) > 1 and all(fact.yields for fact in facts) and not self.is_copied:
+            if len(facts) > 1 and all(fact.effect.yields for fact in facts) and not self.is_copied:
                 assert len(tagged) <= 1, f"{pid!r} {iid!r} made {tagged}"
                 self.reached["collapse"] += 1
             if shown.is_small:
@@ -590,7 +592,7 @@ class CheckedCluster(Comparison):
         chance = random.Random(1)
         for which, reader in enumerate(self.wanderers):
             shown = self.shown(self.node(1), reader.key)
-            due = Counter((entry.entry_id, token_of(entry)) for entry in shown.entries)
+            due = Counter((entry.effect.entry_id, token_of(entry)) for entry in shown.entries)
             numbers = list(self.mesh.nodes)
             while self._read(chance.choice(numbers), which):
                 pass
@@ -664,7 +666,7 @@ def _subsequence(due: list[Added], got: list[tuple[int, bytes]]) -> list[Added]:
     """Those of the entries that were got, in order."""
     rest = iter(due)
     found = (
-        next((entry for entry in rest if (entry.entry_id, token_of(entry)) == each), None)
+        next((entry for entry in rest if (entry.effect.entry_id, token_of(entry)) == each), None)
         for each in got
     )
     return [entry for entry in found if entry is not None]

@@ -171,7 +171,7 @@ class Comparison:
                 due = self._due[shown] = due_of(shown)
             assert found == due, f"{key!r} in region {node.number}: {difference(found, due)}"
             if self.mode == "strict" and not self.is_copied:
-                ids = {entry.entry_id for entry in shown.entries}
+                ids = {entry.effect.entry_id for entry in shown.entries}
                 assert len(ids) == len(shown.entries), f"one ID twice in {key!r}"
             if type(stream) is Stream and shown.groups:
                 self._glance_at_groups(node, key, stream, shown)
@@ -232,7 +232,7 @@ class Comparison:
             self.reached["hidden value"] += len(shown.small_kinds) > 1
             return shown.small, deadline, node.do("AB.DIGEST", key)
         got = entries_of(entries)
-        due = [(entry.entry_id, token_of(entry)) for entry in shown.entries]
+        due = [(entry.effect.entry_id, token_of(entry)) for entry in shown.entries]
         assert sorted(got) == sorted(due), f"{key!r} has {got} instead of {due}"
         assert [i for i, _ in got] == [i for i, _ in due], f"{key!r} is out of order"
         if self.mode == "strict" and not self.is_copied:
@@ -312,7 +312,7 @@ class Comparison:
         for entry in shown.entries:
             done = shown.is_acknowledged(group, entry, reader.ignored)
             done = done and not reader.may_be_open(shown, group, entry)
-            (acknowledged if done else still_open).add(entry.entry_id)
+            (acknowledged if done else still_open).add(entry.effect.entry_id)
         wrong = pending & (acknowledged - still_open)
         assert not wrong, f"pending, though acknowledged: {wrong}"
 

@@ -10,15 +10,13 @@ it runs, too: a list is compared with a list of Python:
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from itertools import accumulate
-from typing import Final
+from typing import Any, Final
 
-from anabranch.keyspace.values import SetValue
 from anabranch.simulator.element_checks import CHECKED, ElementCheck
-from tests.active_active import histories, strings
-from tests.active_active.histories import Command, Event, History
-from tests.support.mesh import Node
+from anabranch.simulator.workload import Mix
+from tests.active_active import strings
+from tests.active_active.checked_cluster import Event
+from tests.active_active.histories import History
 
 __all__ = ["ElementHistory"]
 
@@ -31,115 +29,65 @@ class ElementHistory(History):
         chance = random.Random(f"{seed}/elements")
         self._moves = False
         self._joins = True
-        self._expires = chance.random() < 0.5
-        kinds = chance.choice([(1, 0), (0, 1), (1, 1)])
-        mix = [
-            *[(maker, weight * kinds[0]) for maker, weight in _OF_SETS],
-            *[(maker, weight * kinds[1]) for maker, weight in _OF_LISTS],
-            *[each for each in _REST if self._expires or each[0] is not strings.expire],
-        ]
-        self._makers = [maker for maker, _ in mix]
-        self._weights = list(
-            accumulate(weight * chance.choice([0.3, 1, 1, 3]) for _, weight in mix)
-        )
-        self._in_units = [add, remove, push, pop, histories.delete]
+        tables = chance.choice([(_OF_SETS,), (_OF_LISTS,), (_OF_SETS, _OF_LISTS)])
+        self.mix = Mix("\n".join([*tables, _REST]), chance, (0.3, 1, 1, 3))
+        if chance.random() < 0.5:
+            self.mix.scale(0, "PEXPIRE", "GETEX")
+        self.in_units = Mix(_IN_UNITS, chance)
 
-    def _happen(self, event: Event) -> None:
+    def _happen(self, event: Event) -> Any:
         if event[0] != "do":
-            super()._happen(event)
-            return
+            return super()._happen(event)
         _, number, *given = event
         words = [word if isinstance(word, bytes) else str(word).encode() for word in given]
-        if words[0] not in CHECKED - {b"SPOP", b"SRANDMEMBER"}:
-            super()._happen(event)
-            return
+        if words[0] not in CHECKED:
+            return super()._happen(event)
         check = ElementCheck(self.cluster.node(number).region.keyspace, words)
-        super()._happen(event)
-        check.check(None)
+        reply = super()._happen(event)
+        check.check(None if isinstance(reply, Exception) else reply)
+        return reply
 
 
-# -- sets -----------------------------------------------------------------------------------------
+_OF_SETS: Final = """
+15 SADD {key} a|b|c|d|e|f
+15 SADD {key} a|b|c|d|e|f a|b|c |d|e|f
+10 SREM {key} a|b|c|d|e|f
+5  SREM {key} a|b|c d|e|f |a|f
+5  SPOP {key} ||1|3
+3  SRANDMEMBER {key} 1|-3|-5|-5
+5  SMOVE {key} {other} a|b|c|d|e|f
+"""
 
+_OF_LISTS: Final = """
+12 RPUSH|RPUSH|LPUSH {key} a|b|c|d|e|f
+13 RPUSH|RPUSH|LPUSH {key} a|b|c d|e|f |a|b |c|d
+9  LPOP|LPOP|RPOP {key} ||2|9
+10 LINSERT {key} BEFORE|AFTER a|b|c|d|e|f u|v|w|x|y|z
+15 LSET {key} 0|0|1|-1|-2 U|V|W|X|Y|Z
+5  LREM {key} 0|1|-1|2 a|b|c|d|e|f|x
+4  LTRIM {key} 0|1|0|1|-4 5|-1|-2
+6  LMOVE {key} {other} LEFT|RIGHT LEFT|RIGHT
+"""
 
-def _some(history: History) -> list[str]:
-    chance = history.chance
-    return [chance.choice("abcdef") for _ in range(chance.choice([1, 1, 2, 4]))]
+_REST: Final = """
+1   GETEX {key} PX 5|60
+3   PEXPIRE {key} 3|20|60|1000
+1   PERSIST {key}
+5   DEL {key}
+2   SET {key} 7|word |KEEPTTL|XX|NX
+3   XADD {key} *|*|*|{given} f {token}
+4   RENAME|RENAMENX {key} {other}
+2   COPY {key} {other} |REPLACE
+0.3 FLUSHALL
+"""
 
-
-def add(history: History, _node: Node, key: bytes) -> Command:
-    return "SADD", key, *_some(history)
-
-
-def remove(history: History, _node: Node, key: bytes) -> Command:
-    return "SREM", key, *_some(history)
-
-
-def draw(history: History, _node: Node, key: bytes) -> Command:
-    return "SPOP", key, *history.chance.choice([(), (), (1,), (3,)])
-
-
-def look(history: History, node: Node, key: bytes) -> Command:
-    """A draw that has an order prepared; what it shows must be there."""
-    value = node.region.keyspace.databases[0].values.get(key)
-    if isinstance(value, SetValue):
-        words = [b"SRANDMEMBER", key, b"-5"]
-        ElementCheck(node.region.keyspace, words).check(node.do(*words))
-    return "SRANDMEMBER", key, history.chance.choice([1, -3])
-
-
-def pass_on(history: History, _node: Node, key: bytes) -> Command:
-    return "SMOVE", key, history.chance.choice(history.keys), history.chance.choice("abcdef")
-
-
-# -- lists ----------------------------------------------------------------------------------------
-
-
-def push(history: History, _node: Node, key: bytes) -> Command:
-    chance = history.chance
-    return chance.choice(["RPUSH", "RPUSH", "LPUSH"]), key, *_some(history)
-
-
-def pop(history: History, _node: Node, key: bytes) -> Command:
-    chance = history.chance
-    return chance.choice(["LPOP", "LPOP", "RPOP"]), key, *chance.choice([(), (), (2,), (9,)])
-
-
-def insert(history: History, _node: Node, key: bytes) -> Command:
-    chance = history.chance
-    where = chance.choice(["BEFORE", "AFTER"])
-    return "LINSERT", key, where, chance.choice("abcdef"), chance.choice("uvwxyz")
-
-
-def put(history: History, _node: Node, key: bytes) -> Command:
-    return "LSET", key, history.chance.choice([0, 0, 1, -1, -2]), history.chance.choice("UVWXYZ")
-
-
-def take_out(history: History, _node: Node, key: bytes) -> Command:
-    return "LREM", key, history.chance.choice([0, 1, -1, 2]), history.chance.choice("abcdefx")
-
-
-def trim(history: History, _node: Node, key: bytes) -> Command:
-    return "LTRIM", key, *history.chance.choice([(0, 5), (1, -1), (0, -2), (1, -2), (-4, -1)])
-
-
-def turn(history: History, _node: Node, key: bytes) -> Command:
-    chance = history.chance
-    ends = chance.choice(["LEFT", "RIGHT"]), chance.choice(["LEFT", "RIGHT"])
-    return "LMOVE", key, chance.choice(history.keys), *ends
-
-
-_Mix = list[tuple[Callable[[History, Node, bytes], Command | None], float]]
-
-_OF_SETS: Final[_Mix] = [(add, 30), (remove, 15), (draw, 5), (look, 3), (pass_on, 5)]
-
-_OF_LISTS: Final[_Mix] = [
-    (push, 25), (pop, 9), (insert, 10), (put, 15), (take_out, 5), (trim, 4), (turn, 6),
-]  # fmt: skip
-
-_REST: Final[_Mix] = [
-    (strings.expire, 4), (histories.persist, 1), (histories.delete, 5), (strings.write, 2),
-    (histories.add, 3), (histories.rename, 4), (histories.copy, 2), (histories.flush, 0.3),
-]  # fmt: skip
+_IN_UNITS: Final = """
+1 SADD {key} a|b|c d|e|f
+1 SREM {key} a|b|c|d|e|f
+1 RPUSH|LPUSH {key} a|b|c d|e|f
+1 LPOP|RPOP {key} |2
+1 DEL {key}
+"""
 
 
 if __name__ == "__main__":

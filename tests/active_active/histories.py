@@ -11,23 +11,22 @@ import argparse
 import gc
 import multiprocessing
 import random
+import re
 import sys
 import time
 import traceback
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
-from itertools import accumulate, islice
+from itertools import islice
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.simulator import looking
-from anabranch.stream.entry_id import MAX_ID, MIN_ID, text
+from anabranch.simulator.workload import Mix, Workload, is_busy
 from tests.active_active.checked_cluster import CheckedCluster, Event
 from tests.active_active.comparison import GROUPS, KEYS
-from tests.support.mesh import Node
 from tests.support.packing import packing_at_once
 
 if TYPE_CHECKING:
@@ -75,10 +74,7 @@ class History:
         self.keys = chance.sample(KEYS, chance.choice([1, 2, 3, 3]))
         self.cluster = CheckedCluster(self.regions, self.mode, self.conflict)
         self.events: list[Event] = []
-        self._tokens = 0
         self._planned: list[Event] = []
-        self._groups: dict[tuple[int, bool], list[tuple[bytes, bytes]]] = {}
-        """What there is now to aim at in each region: groups, and those with pending entries."""
         self._moving = random.Random(f"{seed}/moves")
         self._moves = self._moving.random() < 0.2
         """Whether streams are copied, dumped and restored all the time."""
@@ -91,23 +87,17 @@ class History:
         self._fails = chance.random() < 0.5
         self._joins = chance.random() < 0.7
         self._expires = chance.random() < 0.4
-        makers = [maker for maker, _ in _MIX]
-        weights = [weight * chance.choice([0.05, 0.2, 1, 1, 4]) for _, weight in _MIX]
-        self._in_units = [add, add, delete_entries, delete, create, destroy]
+        work = self.work = Workload(chance, _NEVER, _NEVER)
+        work.keys, work.groups, work.mode = self.keys, GROUPS, self.mode
+        self.mix = Mix(_MIX, chance, (0.05, 0.2, 1, 1, 4))
+        self.in_units = Mix(_IN_UNITS, chance)
         if chance.random() < 0.5:  # little is removed, so that groups grow old
-            weights = [
-                w * (0.1 if maker in _REMOVING else 1)
-                for w, maker in zip(weights, makers, strict=True)
-            ]
-            self._in_units = [add, add, add, delete_entries, create]
+            self.mix.scale(0.1, *_REMOVING)
+            self.in_units.scale(0, "DEL", "DESTROY")
         if chance.random() < 0.7:  # entries that are there twice blunt some of the checks
-            for rewriting in (rename, copy):
-                weights[makers.index(rewriting)] = 0
+            self.mix.scale(0, "RENAME|RENAMENX", "COPY")
         if not self._expires:
-            for timing in (expire, persist):
-                weights[makers.index(timing)] = 0
-        self._makers: list[Callable[[History, Node, bytes], Command | None]] = makers
-        self._weights = list(accumulate(weights))
+            self.mix.scale(0, "PEXPIRE", "PERSIST")
 
     def run(self) -> None:
         """All of it; AssertionError, with the events in :attr:`events`, if anything is wrong."""
@@ -131,18 +121,18 @@ class History:
                 self._happen(("keep", self._keeping.choice(list(self.cluster.mesh.nodes))))
         self.cluster.finish()
 
-    def _happen(self, event: Event) -> None:
+    def _happen(self, event: Event) -> Any:
         self.events.append(event)
-        self.cluster.run(event)
+        reply = self.cluster.run(event)
         if len(self.events) % GLANCE_EVERY == 0:
             self.cluster.glance_all()
+        return reply
 
     # -- choosing -----------------------------------------------------------------------------
 
     def _event(self) -> Event:
         if self._planned:
             return self._planned.pop(0)
-        self._groups.clear()
         chance = self.chance
         numbers = list(self.cluster.mesh.nodes)
         dice = chance.random()
@@ -152,8 +142,7 @@ class History:
         if self.events and self.events[-1][0] == "fail" and dice < 0.5:
             # what is done before anything was heard again is what hurts
             number = self.events[-1][1]
-            create_or = chance.choice([create, create, add, destroy])
-            command = create_or(self, self.cluster.node(number), chance.choice(self.keys))
+            command = self._made(_AFTER_A_FAILURE.choose(chance), number)
             if command is not None:
                 return "do", number, *command
         if dice < 0.55:
@@ -187,8 +176,8 @@ class History:
         if not self._moves or chance.random() > 0.1:
             return None
         source, target = chance.choices(list(self.cluster.mesh.nodes), k=2)
-        streams = _streams(self.cluster.node(source))
-        weights = [1 + 5 * _is_busy(streams.get(key)) for key in KEYS]
+        streams = looking.streams(self.cluster.node(source).region.keyspace)
+        weights = [1 + 5 * (key in streams and is_busy(streams[key])) for key in KEYS]
         (key,) = chance.choices(KEYS, weights)
         other = chance.choice([each for each in KEYS if each != key])
         if chance.random() < 0.4:
@@ -222,7 +211,7 @@ class History:
         remover = chance.choice(others)
         create = ("do", number, "XGROUP", "CREATE", key, group, "0", "MKSTREAM")
         plan: list[Event] = [
-            ("do", remover, "XADD", key, "*", "f", self.token()),
+            self._addition(remover, key),
             ("do", remover, "DEL", key),
         ]
         thirds = [each for each in others if each != remover]
@@ -243,16 +232,15 @@ class History:
 
     def _fail_in_turn(self, key: bytes, first: int, second: int, third: int) -> list[Event]:
         """Two regions lose what they added, of which the third one knows, and add again."""
-        add: list[tuple[Any, ...]] = [("XADD", key, "*", "f", self.token()) for _ in range(3)]
         return [
             ("fail", first),
-            ("do", first, *add[0]),
+            self._addition(first, key),
             *self._all_of(first, second),
-            ("do", second, *add[1]),
+            self._addition(second, key),
             *self._all_of(first, third),
             *self._all_of(second, third),
             ("fail", second),
-            ("do", second, *add[2]),
+            self._addition(second, key),
         ]
 
     def _all_of(self, source: int, target: int) -> list[Event]:
@@ -261,244 +249,100 @@ class History:
 
     def _command(self, number: int) -> Event:
         chance = self.chance
-        node = self.cluster.node(number)
         if chance.random() < 0.05:
-            commands = [
-                chance.choice(self._in_units)(self, node, chance.choice(self.keys))
-                for _ in range(chance.randint(2, 4))
-            ]
-            return "unit", number, *(command for command in commands if command)
-        nodes = self.cluster.mesh.nodes
+            rows = [self.in_units.choose(chance) for _ in range(chance.randint(2, 4))]
+            made = [self._made(row, number) for row in rows]
+            return "unit", number, *filter(None, made)
         while True:
-            maker = self._makers[bisect_right(self._weights, chance.random() * self._weights[-1])]
-            key = chance.choice(self.keys)
+            row = self.mix.choose(chance)
             for step in range(self.regions):  # there may be a target elsewhere
                 where = (number + step - 1) % self.regions + 1
-                command = maker(self, nodes[where], key)
+                command = self._made(row, where)
                 if command is not None:
                     return "do", where, *command
 
-    def token(self) -> bytes:
-        """A value that no other XADD has."""
-        self._tokens += 1
-        return b"v%d" % self._tokens
-
-    def some_ids(self, node: Node, key: bytes) -> list[bytes]:
-        """Some IDs of a key's entries, never none if there are any."""
-        stream = _streams(node).get(key)
-        if stream is None:
-            return []
-        ids = sorted(
-            {i for block, low, high in stream.spans(MIN_ID, MAX_ID) for i in block.ids[low:high]}
+    def _made(self, row: Sequence[bytes], number: int) -> Command | None:
+        """A command in a region, with keys, groups and IDs as bytes and the rest as text."""
+        node: Any = self.cluster.node(number)
+        words = self.work.fill(row, node, self.keys)
+        if words is None:
+            return None
+        return tuple(
+            word if word in (*KEYS, *GROUPS) or _ID.fullmatch(word) else word.decode()
+            for word in words
         )
-        some = self.chance.sample(ids, min(len(ids), self.chance.randint(1, 3)))
-        return list(map(text, some))
 
-    def group(self, node: Node, *, pending: bool = False) -> tuple[bytes, bytes] | None:
-        """A key and a group that are there, mostly."""
-        found = self._groups.get((node.number, pending))
-        if found is None:
-            found = self._groups[node.number, pending] = [
-                (key, name)
-                for key, stream in sorted(_streams(node).items())
-                for name in sorted(stream.groups)
-                if not pending or stream.groups[name].pending.count
-            ]
-        if found and self.chance.random() < 0.95:
-            return self.chance.choice(found)
-        return None
-
-    def pending_ids(self, node: Node, key: bytes, group: bytes) -> list[bytes]:
-        """Some IDs that are pending, in any order."""
-        holder = _streams(node)[key].groups[group]
-        ids = [
-            text(i) for i in sorted({i for x in holder.pending.lists.values() for i in x.entries})
-        ]
-        dice = self.chance.random()
-        if dice < 0.2:
-            return ids
-        if dice < 0.5:
-            return ids[len(ids) // 2 :]  # what is before them stays open
-        return self.chance.sample(ids, min(len(ids), self.chance.randint(1, 3)))
-
-
-def _streams(node: Node) -> Mapping[bytes, Any]:
-    """What there is to aim at, without asking: that would be a command of its own."""
-    return looking.streams(node.region.keyspace)
-
-
-def _is_busy(stream: Any) -> bool:
-    """Whether there is a group whose cursor says little."""
-    groups = () if stream is None else stream.groups.values()
-    return any(each.pending.count or next(each.progress.late(stream.logs), None) for each in groups)
+    def _addition(self, number: int, key: bytes) -> Event:
+        command = self._made([b"XADD", key, b"*", b"f", b"{token}"], number)
+        assert command is not None
+        return "do", number, *command
 
 
 # -- commands -------------------------------------------------------------------------------------
 
-
-def add(history: History, node: Node, key: bytes) -> Command:
-    chance = history.chance
-    now_ms = node.clock.us // 1000
-    ms = now_ms + chance.choice([-3, 0, 0, 0, 1, 4])
-    given = [f"{ms}", f"{ms}-*"]
-    if history.mode != "strict":
-        given.append(f"{ms}-{chance.randint(0, 3)}")
-    spec = chance.choice(["*", "*", "*", *given])
-    options: list[Any] = []
-    policy = chance.choice([(), (), (), ("KEEPREF",), ("DELREF",), ("ACKED",)])
-    if chance.random() < 0.15:
-        options += [*policy, "MAXLEN", chance.choice(["=", "~"]), chance.randint(1, 5)]
-    elif chance.random() < 0.05:
-        options += [*policy, "MINID", now_ms - 2]
-    if chance.random() < 0.25:
-        options += ["IDMP", chance.choice("pq"), f"i{chance.randint(1, 4)}"]
-        spec = "*"
-    return "XADD", key, *options, spec, "f", history.token()
-
-
-def delete_entries(history: History, node: Node, key: bytes) -> Command | None:
-    ids = history.some_ids(node, key)
-    return ("XDEL", key, *ids) if ids else None
-
-
-def delete_entries_how(history: History, node: Node, key: bytes) -> Command | None:
-    ids = history.some_ids(node, key)
-    how = history.chance.choice(["KEEPREF", "DELREF", "ACKED"])
-    return ("XDELEX", key, how, "IDS", len(ids), *ids) if ids else None
-
-
-def trim(history: History, node: Node, key: bytes) -> Command:
-    chance = history.chance
-    how = chance.choice([(), (), ("KEEPREF",), ("DELREF",), ("ACKED",)])
-    if chance.random() < 0.3:
-        return "XTRIM", key, "MINID", node.clock.us // 1000 - 1, *how
-    return "XTRIM", key, "MAXLEN", chance.choice(["=", "~"]), chance.randint(0, 6), *how
-
-
-def delete(_history: History, _node: Node, key: bytes) -> Command:
-    return "DEL", key
-
-
-def flush(_history: History, _node: Node, _key: bytes) -> Command:
-    return ("FLUSHALL",)
-
-
-def create(history: History, node: Node, key: bytes) -> Command:
-    now_ms = node.clock.us // 1000
-    start = history.chance.choice(["0", "0", "$", str(now_ms)])
-    group = history.chance.choice(GROUPS)
-    return "XGROUP", "CREATE", key, group, start, "MKSTREAM", *_entries_read(history)
-
-
-def _entries_read(history: History) -> Command:
-    count = history.cluster.commands
-    return ("ENTRIESREAD", count % 9) if count % 5 == 0 else ()
-
-
-def destroy(history: History, node: Node, _key: bytes) -> Command | None:
-    found = history.group(node)
-    return ("XGROUP", "DESTROY", *found) if found else None
-
-
-def move(history: History, node: Node, _key: bytes) -> Command | None:
-    found = history.group(node)
-    start = history.chance.choice(["0", "$", str(node.clock.us // 1000 - 1)])
-    return ("XGROUP", "SETID", *found, start, *_entries_read(history)) if found else None
-
-
-def delete_consumer(history: History, node: Node, _key: bytes) -> Command | None:
-    found = history.group(node, pending=True)
-    return ("XGROUP", "DELCONSUMER", *found, history.chance.choice("cd")) if found else None
-
-
-def read_group(history: History, node: Node, _key: bytes) -> Command | None:
-    found = history.group(node)
-    if found is None:
-        return None
-    chance = history.chance
-    key, group = found
-    options: list[Any] = []
-    if chance.random() < 0.5:
-        options += ["COUNT", chance.randint(1, 3)]
-    if chance.random() < 0.1:
-        options.append("NOACK")
-    start = chance.choice([">", ">", ">", ">", "0"])
-    return "XREADGROUP", "GROUP", group, chance.choice("cd"), *options, "STREAMS", key, start
-
-
-def acknowledge(history: History, node: Node, _key: bytes) -> Command | None:
-    found = history.group(node, pending=True)
-    ids = history.pending_ids(node, *found) if found else []
-    return ("XACK", *found, *ids) if found and ids else None
-
-
-def acknowledge_and_delete(history: History, node: Node, _key: bytes) -> Command | None:
-    found = history.group(node, pending=True)
-    ids = history.pending_ids(node, *found) if found else []
-    how = history.chance.choice(["KEEPREF", "DELREF", "ACKED"])
-    return ("XACKDEL", *found, how, "IDS", len(ids), *ids) if found and ids else None
-
-
-def claim(history: History, node: Node, _key: bytes) -> Command | None:
-    found = history.group(node, pending=True)
-    ids = history.pending_ids(node, *found) if found else []
-    if not found or not ids:
-        return None
-    last = ("LASTID", ids[-1]) if history.chance.random() < 0.2 else ()
-    return "XCLAIM", *found, history.chance.choice("cd"), 0, *ids, *last
-
-
-def release(history: History, node: Node, _key: bytes) -> Command | None:
-    found = history.group(node, pending=True)
-    ids = history.pending_ids(node, *found) if found else []
-    how = history.chance.choice(["SILENT", "FAIL", "FATAL"])
-    return ("XNACK", *found, how, "IDS", len(ids), *ids) if found and ids else None
-
-
-def claim_some(history: History, node: Node, _key: bytes) -> Command | None:
-    found = history.group(node, pending=True)
-    return ("XAUTOCLAIM", *found, history.chance.choice("cd"), 0, "-") if found else None
-
-
-def set_last_id(history: History, node: Node, key: bytes) -> Command:
-    now_ms = node.clock.us // 1000
-    counters = ("ENTRIESADDED", 40, "MAXDELETEDID", f"{now_ms - 2}-0")
-    some = counters if history.chance.random() < 0.2 else ()
-    return "XSETID", key, f"{now_ms + history.chance.randint(0, 5)}-{node.number}", *some
-
-
-def configure(history: History, _node: Node, key: bytes) -> Command:
-    return "XCFGSET", key, "IDMP-DURATION", history.chance.choice([50, 100, 200])
-
-
-def expire(history: History, _node: Node, key: bytes) -> Command:
-    return "PEXPIRE", key, history.chance.choice([3, 20, 60, 1000])
-
-
-def persist(_history: History, _node: Node, key: bytes) -> Command:
-    return "PERSIST", key
-
-
-def rename(history: History, _node: Node, key: bytes) -> Command:
-    return history.chance.choice(["RENAME", "RENAMENX"]), key, history.chance.choice(KEYS)
-
-
-def copy(history: History, _node: Node, key: bytes) -> Command:
-    replace = history.chance.choice([("REPLACE",), ()])
-    return "COPY", key, history.chance.choice(KEYS), *replace
-
-
-_MIX: Final[list[tuple[Callable[[History, Node, bytes], Command | None], float]]] = [
-    (add, 40), (delete_entries, 6), (delete_entries_how, 3), (trim, 3), (delete, 1.5),
-    (flush, 0.2), (create, 7), (destroy, 1.5), (move, 3), (delete_consumer, 6), (read_group, 25),
-    (acknowledge, 30), (acknowledge_and_delete, 6), (claim, 6), (claim_some, 2), (release, 3),
-    (set_last_id, 3), (configure, 0.3), (expire, 3), (persist, 1), (rename, 1), (copy, 1),
-]  # fmt: skip
+_MIX: Final = """
+26   XADD {key} *|*|*|{given}|{given} f {token}
+4.5  XADD {key} |||KEEPREF|DELREF|ACKED MAXLEN =|~ {1-5} *|{given} f {token}
+1.5  XADD {key} |||KEEPREF|DELREF|ACKED MINID {now-2} *|{given} f {token}
+8    XADD {key} IDMP p|q i{1-4} * f {token}
+6    XDEL {key} {ids}
+3    XDELEX {key} KEEPREF|DELREF|ACKED IDS {count} {ids}
+2    XTRIM {key} MAXLEN =|~ {0-6} ||KEEPREF|DELREF|ACKED
+1    XTRIM {key} MINID {now-1} ||KEEPREF|DELREF|ACKED
+1.5  DEL {key}
+0.2  FLUSHALL
+5.6  XGROUP CREATE {key} {new} 0|0|$|{now} MKSTREAM
+1.4  XGROUP CREATE {key} {new} 0|0|$|{now} MKSTREAM ENTRIESREAD {0-8}
+1.5  XGROUP DESTROY {key} {group}
+2.4  XGROUP SETID {key} {group} 0|$|{now-1}
+0.6  XGROUP SETID {key} {group} 0|$|{now-1} ENTRIESREAD {0-8}
+6    XGROUP DELCONSUMER {key} {busy} c|d
+11   XREADGROUP GROUP {group} c|d COUNT {1-3} STREAMS {key} >|>|>|>|0
+11   XREADGROUP GROUP {group} c|d STREAMS {key} >|>|>|>|0
+1.5  XREADGROUP GROUP {group} c|d COUNT {1-3} NOACK STREAMS {key} >
+1.5  XREADGROUP GROUP {group} c|d NOACK STREAMS {key} >
+30   XACK {key} {busy} {pending}
+6    XACKDEL {key} {busy} KEEPREF|DELREF|ACKED IDS {count} {pending}
+4.8  XCLAIM {key} {busy} c|d 0 {pending}
+1.2  XCLAIM {key} {busy} c|d 0 {pending} LASTID {newest}
+2    XAUTOCLAIM {key} {busy} c|d 0 -
+3    XNACK {key} {busy} SILENT|FAIL|FATAL IDS {count} {pending}
+2.4  XSETID {key} {now}-{1-4}|{now+2}-{1-4}|{now+5}-{1-4}
+0.6  XSETID {key} {now+2}-{1-4} ENTRIESADDED 40 MAXDELETEDID {now-2}-0
+0.3  XCFGSET {key} IDMP-DURATION 50|100|200
+3    PEXPIRE {key} 3|20|60|1000
+1    PERSIST {key}
+1    RENAME|RENAMENX {key} {other}
+1    COPY {key} {other} |REPLACE
+"""
 """How often each is chosen where nothing is out of the ordinary."""
 
-_REMOVING: Final = frozenset(
-    {delete, flush, destroy, trim, delete_entries, delete_entries_how, expire, rename, copy}
+_REMOVING: Final = (
+    *("DEL", "FLUSHALL", "DESTROY", "XTRIM", "XDEL", "XDELEX"),
+    *("PEXPIRE", "RENAME|RENAMENX", "COPY"),
 )
+
+_IN_UNITS: Final = """
+2 XADD {key} *|*|*|{given} f {token}
+1 XDEL {key} {ids}
+1 DEL {key}
+1 XGROUP CREATE {key} {new} 0|0|$|{now} MKSTREAM
+1 XGROUP DESTROY {key} {group}
+"""
+
+_AFTER_A_FAILURE: Final = Mix(
+    """
+    2 XGROUP CREATE {key} {new} 0|0|$|{now} MKSTREAM
+    1 XADD {key} *|*|{given} f {token}
+    1 XGROUP DESTROY {key} {group}
+    """,
+    random.Random(0),
+)
+
+_ID: Final = re.compile(rb"\d+-\d+")
+
+_NEVER: Final = random.Random(1)
+"""For what the workload of the simulator draws and these histories do not use."""
 
 
 # -- again, and with less -------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from anabranch.effects import kinds
 from anabranch.simulator.facts import Added
 from anabranch.simulator.formulas import Shown
 from tests.active_active.comparison import id_of, pairs
@@ -46,9 +47,9 @@ def standings(cluster: CheckedCluster, node: Node, key: bytes) -> dict[bytes, St
     if cluster.is_over(node, shown) or not shown.exists:
         return {}
     found = {}
-    ids = Counter(entry.entry_id for entry in shown.entries)
+    ids = Counter(entry.effect.entry_id for entry in shown.entries)
     facts = cluster.mesh.history.facts[0, key]
-    given = Counter(fact.entry_id for fact in facts if isinstance(fact, Added))
+    given = Counter(fact.effect.entry_id for fact in facts if isinstance(fact.effect, kinds.Add))
     for name, (last_id, held, consumers) in _asked(node, key).items():
         reader = cluster.reader(node, key, name, shown)
         is_vague = reader.is_vague or any(count > 1 for count in ids.values())
@@ -57,7 +58,7 @@ def standings(cluster: CheckedCluster, node: Node, key: bytes) -> dict[bytes, St
             given[row[0]] > 1 or (row[0] in ids and (key, row[0]) in cluster.alone) for row in held
         )
         is_vague = is_vague or len({row[0] for row in held}) < len(held)
-        due = {entry.entry_id for entry in reader.deliverable(shown, name)}
+        due = {entry.effect.entry_id for entry in reader.deliverable(shown, name)}
         is_vague = is_vague or any(i > last_id and i not in due for i in ids)
         is_vague = is_vague or any(
             _may_count(cluster, key, name, shown, entry) for entry in shown.entries
@@ -66,7 +67,7 @@ def standings(cluster: CheckedCluster, node: Node, key: bytes) -> dict[bytes, St
             last_id,
             due,
             {
-                entry.entry_id
+                entry.effect.entry_id
                 for entry in shown.entries
                 if _is_done(cluster, key, name, shown, entry)
             },
@@ -123,7 +124,7 @@ def goes_on(
     """
     shown = cluster.shown(node, key)
     after = _asked(node, key)
-    ids = {entry.entry_id for entry in shown.entries}
+    ids = {entry.effect.entry_id for entry in shown.entries}
     cluster.alone |= {
         (key, row[0]) for _, held, _ in after.values() for row in held if row[0] not in ids
     }
@@ -141,7 +142,9 @@ def goes_on(
             assert consumers == standing.consumers, f"{consumers} instead of {standing.consumers}"
             assert last_id == standing.last_id, "last-delivered-id"
             reader.delivered |= {
-                entry.dot for entry in shown.entries if entry.entry_id not in standing.due - late
+                entry.dot
+                for entry in shown.entries
+                if entry.effect.entry_id not in standing.due - late
             }
             cluster.reached["late entry moved"] += len(late) + any(
                 i <= last_id for i in standing.due - late
@@ -152,7 +155,7 @@ def goes_on(
         done = (done if is_payload else standing.processed) - open_ids
         for entry in shown.entries:
             is_done = shown.is_acknowledged(name, entry)
-            if standing.is_vague or entry.entry_id in done:
+            if standing.is_vague or entry.effect.entry_id in done:
                 if is_done:
                     cluster.settled.setdefault(((0, key), name, entry.dot), set()).update(
                         reader.creations

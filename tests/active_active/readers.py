@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from anabranch.simulator import looking
 from anabranch.simulator.facts import Added, Dot, Vector
 from anabranch.simulator.formulas import Shown
 
@@ -20,8 +21,7 @@ _NONE: Final[frozenset[Dot]] = frozenset()
 
 def token_of(entry: Added) -> bytes:
     """The value of an entry's only field, unlike that of any other XADD."""
-    assert isinstance(entry.payload, bytes)
-    return entry.payload.rstrip(b"\r\n").rpartition(b"\r\n")[2]
+    return looking.token_of(entry.effect.fragment)
 
 
 @dataclass
@@ -93,7 +93,7 @@ class GroupReader:
         """
         if not self.is_counted:
             return 0, shown.entries_added
-        most = max(created.offset for created in shown.groups[group])
+        most = max(created.effect.offset for created in shown.groups[group])
         low, high = (most, most) if self.offset is None else self.offset
         added = shown.entries_added
         least = self._least_counted(shown, group) + low
@@ -118,13 +118,13 @@ class GroupReader:
         passed = [number for where, number in self.delivered if where == replica_id]
         for fact in shown.acknowledged[group]:
             if fact.dot not in self.ignored:
-                passed += [high for where, _, high in fact.ranges if where == replica_id]
+                passed += [high for where, _, high in fact.effect.ranges if where == replica_id]
         if replica_id in self.place:
             return max([self.place[replica_id], *passed])
         begin = min(
             created.context.get(replica_id, 0)
-            if created.start is None
-            else _upto(shown, replica_id, created.start)
+            if created.effect.start is None
+            else _upto(shown, replica_id, created.effect.start)
             for created in shown.groups[group]
         )
         return max([begin, *passed])
@@ -152,7 +152,7 @@ class GroupReader:
     def jump(self, shown: Shown, start: int) -> None:
         """XCLAIM LASTID: everything up to an ID counts as delivered."""
         self.is_plain = False
-        self.delivered |= {entry.dot for entry in shown.entries if entry.entry_id <= start}
+        self.delivered |= {entry.dot for entry in shown.entries if entry.effect.entry_id <= start}
 
 
 def _upto(shown: Shown, replica_id: int, start: int) -> int:
@@ -160,7 +160,7 @@ def _upto(shown: Shown, replica_id: int, start: int) -> int:
         (
             entry.number
             for entry in shown.entries
-            if entry.replica_id == replica_id and entry.entry_id <= start
+            if entry.replica_id == replica_id and entry.effect.entry_id <= start
         ),
         default=0,
     )

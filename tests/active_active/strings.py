@@ -8,13 +8,11 @@ the formulas: ``python -m tests.active_active.strings --seeds 1-1000``.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from itertools import accumulate
 from typing import Final
 
+from anabranch.simulator.workload import Mix
 from tests.active_active import histories
-from tests.active_active.histories import Command, History
-from tests.support.mesh import Node
+from tests.active_active.histories import History
 
 __all__ = ["StringHistory"]
 
@@ -27,65 +25,41 @@ class StringHistory(History):
         chance = random.Random(f"{seed}/strings")
         self._moves = False
         self._joins = True
-        self._expires = chance.random() < 0.5
-        mix = [
-            (maker, weight)
-            for maker, weight in _MIX
-            if self._expires or maker not in (expire, histories.persist)
-        ]
-        self._makers = [maker for maker, _ in mix]
-        self._weights = list(
-            accumulate(weight * chance.choice([0.1, 0.5, 1, 1, 3]) for _, weight in mix)
-        )
-        self._in_units = [write, increase, increase, histories.delete, histories.add]
+        self.mix = Mix(_MIX, chance, (0.1, 0.5, 1, 1, 3))
+        if chance.random() < 0.5:
+            self.mix.scale(0, "PEXPIRE", "GETEX", "PERSIST")
+        self.in_units = Mix(_IN_UNITS, chance)
 
 
-def _value(history: History) -> str:
-    """A number mostly, so that increments count."""
-    return history.chance.choice(["0", "7", "-3", "10.5", "word", ""])
+_MIX: Final = """
+10  SET {key} 0|7|-3|10.5|word
+4   SET {key} 0|7|-3|10.5|word KEEPTTL|XX|NX|GET
+4   SET {key} 0|7|-3|10.5|word PX 20|1000
+3   MSET {key} 0|7|-3|10.5|word {other} 0|7|-3|10.5|word
+12  INCRBYFLOAT {key} 0.1|-2.25|3
+12  DECRBY {key} {1-9}
+16  INCR {key}
+3   APPEND {key} 1|x
+3   SETRANGE {key} {0-2} 2
+2   GETDEL {key}
+2   GETEX {key} PX 5|60
+6   PEXPIRE {key} 3|20|60|1000
+2   PERSIST {key}
+6   DEL {key}
+5   XADD {key} *|*|*|{given} f {token}
+1   XGROUP CREATE {key} {new} 0|0|$|{now} MKSTREAM
+2   RENAME|RENAMENX {key} {other}
+2   COPY {key} {other} |REPLACE
+0.3 FLUSHALL
+"""
 
-
-def write(history: History, _node: Node, key: bytes) -> Command:
-    options = history.chance.choice([
-        (), (), (), ("KEEPTTL",), ("XX",), ("NX",), ("GET",), ("PX", "20"), ("PX", "1000"),
-    ])  # fmt: skip
-    return "SET", key, _value(history), *options
-
-
-def write_several(history: History, _node: Node, key: bytes) -> Command:
-    return "MSET", key, _value(history), history.chance.choice(history.keys), _value(history)
-
-
-def increase(history: History, _node: Node, key: bytes) -> Command:
-    dice = history.chance.random()
-    if dice < 0.3:
-        return "INCRBYFLOAT", key, history.chance.choice(["0.1", "-2.25", "3"])
-    if dice < 0.6:
-        return "DECRBY", key, history.chance.randint(1, 9)
-    return "INCR", key
-
-
-def overwrite(history: History, _node: Node, key: bytes) -> Command:
-    if history.chance.random() < 0.5:
-        return "APPEND", key, history.chance.choice(["1", "x"])
-    return "SETRANGE", key, history.chance.randint(0, 2), "2"
-
-
-def take(_history: History, _node: Node, key: bytes) -> Command:
-    return "GETDEL", key
-
-
-def expire(history: History, _node: Node, key: bytes) -> Command:
-    if history.chance.random() < 0.3:
-        return "GETEX", key, "PX", history.chance.choice([5, 60])
-    return "PEXPIRE", key, history.chance.choice([3, 20, 60, 1000])
-
-
-_MIX: Final[list[tuple[Callable[[History, Node, bytes], Command | None], float]]] = [
-    (write, 20), (write_several, 3), (increase, 40), (overwrite, 6), (take, 2), (expire, 6),
-    (histories.persist, 2), (histories.delete, 6), (histories.add, 5), (histories.create, 1),
-    (histories.rename, 2), (histories.copy, 2), (histories.flush, 0.3),
-]  # fmt: skip
+_IN_UNITS: Final = """
+1 SET {key} 0|7|-3|10.5|word
+2 INCR|INCR {key}
+1 INCRBYFLOAT {key} 0.1|-2.25|3
+1 DEL {key}
+1 XADD {key} * f {token}
+"""
 
 
 def main(history: type[History]) -> int:

@@ -28,7 +28,9 @@ Shown = dict[bytes, dict[bytes, int]]
 
 
 def _rank(facts: list[Tagged]) -> tuple[int, int, int, int]:
-    return max((each.at_ms, each.replica_id & 0xFF, each.replica_id, each.number) for each in facts)
+    return max(
+        (each.effect.at_ms, each.replica_id & 0xFF, each.replica_id, each.number) for each in facts
+    )
 
 
 class _History:

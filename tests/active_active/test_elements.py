@@ -35,15 +35,15 @@ FOUND_BY: Final = {
     "of items set at once the one that came first counts": 38,
     "a stream drops the set that it meets": 3,
     "a new set has the deadline of the former one": 6,
-    "draws meet members that are gone": 21,
-    "RENAME and COPY leave out what a set hides": 11,
+    "draws meet members that are gone": 48,
+    "RENAME and COPY leave out what a set hides": 57,
 }
 """Seeds that have found mistakes which the first few do not; they are tried first."""
 
 
 def test_histories() -> None:
     reached: Counter[str] = Counter()
-    for seed in range(101, 111):
+    for seed in range(101, 112):
         history = ElementHistory(seed)
         history.run()
         reached.update(history.cluster.reached)

@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.keyspace.deferred_free import DeferredFree
 from anabranch.replication.digest_exchange import ALARMS_MAX
-from anabranch.simulator.process import DIGEST_INTERVAL_MS
+from anabranch.simulator.machine import DIGEST_INTERVAL_MS
 from tests.support.simulated_cluster import SimulatedCluster
 
 

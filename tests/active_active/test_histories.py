@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections import Counter
 from itertools import product
+from typing import Any
 
 import pytest
 
-from anabranch.simulator.facts import Added, Cleared, Created, Destroyed, Fact, Removed
+from anabranch.effects import kinds
+from anabranch.simulator.facts import Fact
 from anabranch.simulator.formulas import History
 from tests.active_active import histories
 
@@ -54,12 +56,18 @@ def test_the_first_hundred_histories_reach_what_they_are_for() -> None:
 
 def concurrent(history: History) -> Counter[str]:
     """How often regions did such things to one key without knowing of each other's."""
-    kinds = {"create": Created, "destroy": Destroyed, "DEL": Cleared, "removal": Removed}
+    named = {
+        "create": kinds.CreateGroup,
+        "destroy": kinds.DestroyGroup,
+        "DEL": kinds.Delete,
+        "removal": kinds.RemoveNumbers,
+        "add": kinds.Add,
+    }
     found: Counter[str] = Counter()
     for facts in history.facts.values():
         by_name = {
-            name: [fact for fact in facts if isinstance(fact, kind)]
-            for name, kind in {**kinds, "add": Added}.items()
+            name: [fact for fact in facts if isinstance(fact.effect, kind)]
+            for name, kind in named.items()
         }
         for one, other in (
             ("create", "create"), ("create", "destroy"), ("DEL", "add"), ("removal", "removal"),
@@ -70,5 +78,5 @@ def concurrent(history: History) -> Counter[str]:
     return found
 
 
-def _are_concurrent(one: Fact, other: Fact) -> bool:
+def _are_concurrent(one: Fact[Any], other: Fact[Any]) -> bool:
     return one.replica_id != other.replica_id and not one.knew(other) and not other.knew(one)

@@ -72,7 +72,7 @@ def compare_digests(cluster: CheckedCluster, reached: Counter[str]) -> None:
 
 def compare_counts(cluster: CheckedCluster, node: Node, key: bytes, reached: Counter[str]) -> None:
     shown = cluster.shown(node, key)
-    ids = [entry.entry_id for entry in shown.entries]
+    ids = [entry.effect.entry_id for entry in shown.entries]
     if ids:
         low, high = ids[len(ids) // 3], ids[2 * len(ids) // 3]
         for start, end in ((low, high), (0, high - 1), (low + 1, 1 << 96)):

@@ -32,7 +32,7 @@ from anabranch.simulator.workload import parsed_id
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from anabranch.simulator.process import Process
+    from anabranch.simulator.machine import Process
 
 __all__ = ["DEAD", "GROUP", "KEY", "LATE_MS", "GroupRules", "Watch", "require"]
 

@@ -29,9 +29,8 @@ from typing import Any, Final
 from anabranch.commands.table import COMMANDS
 from anabranch.config.settings import Settings
 from anabranch.simulator.client import SimulatedClient
-from anabranch.simulator.machine import Machine
+from anabranch.simulator.machine import HOST, Machine, Process
 from anabranch.simulator.network import Network
-from anabranch.simulator.process import HOST, Process
 from anabranch.simulator.record import RunRecord, Violation
 from anabranch.simulator.timeline import BEGIN_MS, Timeline
 from anabranch.stream.stream import Stream

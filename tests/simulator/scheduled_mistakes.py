@@ -20,7 +20,7 @@ from anabranch.keyspace.timetables import Timetables
 from anabranch.oplog import snapshot
 from anabranch.region.maintenance import DueEntries
 from anabranch.server.cron import next_by_cron
-from anabranch.simulator.process import SimulatedHost
+from anabranch.simulator.driver import SimulatedHost
 
 __all__ = ["MISTAKES", "REGIONS"]
 

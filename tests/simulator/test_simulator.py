@@ -10,8 +10,7 @@ import pytest
 
 from anabranch.simulator.cases import CASES, RARE_CASES
 from anabranch.simulator.faults import FAULTS, drawn, prepared, simulate, smallest
-from anabranch.simulator.machine import Machine
-from anabranch.simulator.process import Process
+from anabranch.simulator.machine import Machine, Process
 from anabranch.simulator.simulation import Outcome
 from tests.simulator.faults import (
     MINUTES,

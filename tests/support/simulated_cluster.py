@@ -8,8 +8,7 @@ from typing import Any
 
 from anabranch.config.settings import Settings
 from anabranch.metrics.peers import PeerFigures
-from anabranch.simulator.machine import Machine
-from anabranch.simulator.process import HOST, Process
+from anabranch.simulator.machine import HOST, Machine, Process
 from anabranch.simulator.record import RunRecord
 from anabranch.stream.stream import Stream
 from tests.support.linked_world import LinkedWorld

@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
-from itertools import accumulate, pairwise
 from typing import Any, Final, get_args, get_type_hints
 
 from anabranch.effects import kinds
+from anabranch.effects.codec import additions
 from anabranch.oplog import snapshot as records
 from anabranch.oplog.inspection import SeenRecord
 from anabranch.resp.values import read_value
@@ -85,22 +85,7 @@ def _forms_of(kind: type[kinds.Effect]) -> dict[str, Callable[[Any], Any]]:
 
 def effect_fields(effect: kinds.Effect) -> list[tuple[str, dict[str, Any]]]:
     """Name and fields of an effect; an :class:`kinds.AddRun` is its additions, one by one."""
-    if isinstance(effect, kinds.AddRun):
-        ends = [0, *accumulate(effect.sizes)]
-        fragments = [effect.data[low:high] for low, high in pairwise(ends)]
-        adds = zip(effect.ids, fragments, effect.weights, strict=True)
-        opens = set(effect.opens)
-        first = effect.position
-        return [
-            _fields(
-                kinds.Add(
-                    *(effect.db, effect.key, entry, fragment, weight, index in opens),
-                    position=first + index if first >= 0 else first,
-                )
-            )
-            for index, (entry, fragment, weight) in enumerate(adds)
-        ]
-    return [_fields(effect)]
+    return list(map(_fields, additions(effect) if isinstance(effect, kinds.AddRun) else [effect]))
 
 
 def _fields(effect: kinds.Effect) -> tuple[str, dict[str, Any]]:

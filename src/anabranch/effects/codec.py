@@ -8,7 +8,7 @@ share everything but the entries themselves, so they become one :class:`kinds.Ad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, cast
 
 import msgspec
@@ -312,3 +312,16 @@ def total_numbers(effects: list[kinds.Effect]) -> int:
     for effect in effects:
         total += 1 if type(effect) is _ADD else numbers_of(effect)
     return total
+
+
+def additions(run: kinds.AddRun) -> Iterator[kinds.Add]:
+    """The effects that a run stands for: one for each entry."""
+    opens = frozenset(run.opens)
+    at = 0
+    for index, (entry_id, size, weight) in enumerate(
+        zip(run.ids, run.sizes, run.weights, strict=True)
+    ):
+        position = run.position + index if run.position >= 0 else -1
+        fragment = run.data[at : at + size]
+        at += size
+        yield kinds.Add(run.db, run.key, entry_id, fragment, weight, index in opens, position)

@@ -6,7 +6,7 @@ Most encodings are a string around packed data; the others are counts of strings
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from anabranch.rdb.chunk_reader import ChunkReader
@@ -14,48 +14,59 @@ from anabranch.rdb.kinds import StreamType
 
 _SCORE_WORDS: Final = range(253, 256)  # not a number, and the two infinities
 
-_PENDING_FIXED: Final = 24  # ID and delivery time
 _ID_BYTES: Final = 16
-_TIME_BYTES: Final = 8
 
 _ARRAY_TEXTS: Final = (0, 3)
 _ARRAY_NUMBERS: Final = (1, 2)
 
-_Walk = Callable[[ChunkReader], None]
+_Walk = Callable[[ChunkReader], object]
 
 
-def _row(layout: str) -> _Walk:
-    """A walk: ``s`` is a string, ``n`` a number, ``8`` so many bytes; ``*`` a count of the rest."""
-    first, _, repeated = layout.partition("*")
-    ahead, each = ([_PARTS[part] for part in parts] for parts in (first, repeated))
+def _layout(marks: str) -> _Walk:
+    """A walk: ``s`` is a string, ``n`` a number, ``8`` so many bytes, ``t`` a score as text.
+
+    In parentheses stands what a count before it repeats, and ``#`` is a count of entry IDs.
+    """
+    open_parts: list[list[_Walk]] = [[]]
+    for mark in marks:
+        if mark == "(":
+            open_parts.append([])
+        elif mark == ")":
+            repeated = open_parts.pop()
+            open_parts[-1].append(_counted(repeated))
+        else:
+            open_parts[-1].append(_PARTS[mark])
+    (parts,) = open_parts
 
     def walk(reader: ChunkReader) -> None:
-        for part in ahead:
+        for part in parts:
             part(reader)
-        for _ in range(reader.length() if each else 0):
-            for part in each:
+
+    return walk
+
+
+def _counted(parts: Sequence[_Walk]) -> _Walk:
+    def walk(reader: ChunkReader) -> None:
+        for _ in range(reader.length()):
+            for part in parts:
                 part(reader)
 
     return walk
 
 
-def _eight_bytes(reader: ChunkReader) -> None:
-    reader.skip(8)
+def _score_as_text(reader: ChunkReader) -> None:
+    size = reader.byte()
+    if size not in _SCORE_WORDS:
+        reader.skip(size)
 
 
-_PARTS: Final[dict[str, Callable[[ChunkReader], object]]] = {
+_PARTS: Final[dict[str, _Walk]] = {
     "s": ChunkReader.skip_string,
     "n": ChunkReader.length,
-    "8": _eight_bytes,
+    "8": lambda reader: reader.skip(8),
+    "t": _score_as_text,
+    "#": lambda reader: reader.skip(reader.length() * _ID_BYTES),
 }
-
-
-def _scores_as_text(reader: ChunkReader) -> None:
-    for _ in range(reader.length()):
-        reader.skip_string()
-        size = reader.byte()
-        if size not in _SCORE_WORDS:
-            reader.skip(size)
 
 
 def _array(reader: ChunkReader) -> None:
@@ -88,74 +99,27 @@ def walk_module(reader: ChunkReader) -> None:
             raise reader.error(f"module: unknown mark {mark}")
 
 
-def _stream(stream_type: StreamType) -> _Walk:
-    return lambda reader: _walk_stream(reader, stream_type)
-
-
-def _id(reader: ChunkReader) -> None:
-    reader.length()
-    reader.length()
-
-
-def _walk_stream(reader: ChunkReader, stream_type: StreamType) -> None:
-    """The layout is described in :mod:`.stream_codec` and :mod:`.stream_groups`."""
-    _row("*ss")(reader)  # nodes
-    reader.length()
-    _id(reader)
-    if stream_type.has_counters:
-        _id(reader)
-        _id(reader)
-        reader.length()
-    for _ in range(reader.length()):
-        _walk_group(reader, stream_type)
-    if stream_type.has_producers:
-        _walk_producers(reader)
-
-
-def _walk_group(reader: ChunkReader, stream_type: StreamType) -> None:
-    reader.skip_string()
-    _id(reader)
-    if stream_type.has_counters:
-        reader.length()
-    for _ in range(reader.length()):
-        reader.skip(_PENDING_FIXED)
-        reader.length()
-    for _ in range(reader.length()):
-        reader.skip_string()
-        reader.skip(2 * _TIME_BYTES if stream_type.has_active_time else _TIME_BYTES)
-        reader.skip(reader.length() * _ID_BYTES)
-    if stream_type.has_nacked:
-        reader.skip(reader.length() * _ID_BYTES)
-
-
-def _walk_producers(reader: ChunkReader) -> None:
-    reader.length()
-    reader.length()
-    for _ in range(reader.length()):
-        reader.skip_string()
-        for _ in range(reader.length()):
-            reader.skip_string()
-            _id(reader)
-    reader.length()
-    reader.length()
-
-
 _LAYOUTS: Final = {
     "s": (0, 9, 10, 11, 12, 13, 16, 17, 20, 23),
-    "*s": (1, 2, 14),
-    "*ss": (4,),
-    "*s8": (5,),  # scores
-    "*ns": (18,),  # nodes of a list, and their form
-    "*nss": (22,),  # fields, and when they expire
-    "8*nss": (24,),  # the same, and when the first of them expires
+    "(s)": (1, 2, 14),
+    "(st)": (3,),
+    "(ss)": (4,),
+    "(s8)": (5,),  # scores
+    "(ns)": (18,),  # nodes of a list, and their form
+    "(nss)": (22,),  # fields, and when they expire
+    "8(nss)": (24,),  # the same, and when the first of them expires
     "8s": (25,),
+    # Nodes, counters, groups with pending entries and consumers, producers: see .stream_codec.
+    "(ss)nnn(snn(888n)(s8#))": (StreamType.V1,),
+    "(ss)nnnnnnnn(snnn(888n)(s8#))": (StreamType.V2,),
+    "(ss)nnnnnnnn(snnn(888n)(s88#))": (StreamType.V3,),
+    "(ss)nnnnnnnn(snnn(888n)(s88#))nn(s(snn))nn": (StreamType.V4,),
+    "(ss)nnnnnnnn(snnn(888n)(s88#)#)nn(s(snn))nn": (StreamType.V5,),
 }
 
 WALKS: Final[dict[int, _Walk]] = {
-    **{kind: _row(layout) for layout, kinds in _LAYOUTS.items() for kind in kinds},
-    3: _scores_as_text,
+    **{int(kind): _layout(marks) for marks, kinds in _LAYOUTS.items() for kind in kinds},
     7: walk_module,
     28: _array,
-    **{int(stream_type): _stream(stream_type) for stream_type in StreamType},
 }
 """By type byte; that of preliminary modules is missing, because their end is not known."""

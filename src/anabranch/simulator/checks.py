@@ -55,8 +55,7 @@ from anabranch.simulator.formulas import Shown
 from anabranch.simulator.group_checks import GroupChecks
 from anabranch.simulator.group_moves import MoveChecks
 from anabranch.simulator.looking import difference, due_of
-from anabranch.simulator.machine import Machine
-from anabranch.simulator.process import Process
+from anabranch.simulator.machine import Machine, Process
 from anabranch.simulator.reader_checks import ReaderChecks
 from anabranch.simulator.record import Dot, RunRecord, Violation
 from anabranch.simulator.workload import Workload, parsed_id
@@ -372,16 +371,16 @@ class Checks:
             self._check_collapse(key, shown)
 
     def _check_collapse(self, key: bytes, shown: Shown) -> None:
-        live = {(entry.replica_id, entry.entry_id) for entry in shown.entries}
+        live = {(entry.replica_id, entry.effect.entry_id) for entry in shown.entries}
         collapses = (
             not self._work.copies and self._work.conflict == "collapse" and not self.configured
         )
         for (pid, iid), facts in shown.tags.items():
-            ids = [fact.entry_id >> 64 for fact in facts]
+            ids = [fact.effect.entry_id >> 64 for fact in facts]
             if len(facts) < 2 or max(ids) - min(ids) > TRACKED_MS:
                 continue
             self._record.reached["idempotent ID accepted by two regions"] += 1
-            left = [fact.dot for fact in facts if (fact.replica_id, fact.entry_id) in live]
+            left = [fact.dot for fact in facts if (fact.replica_id, fact.effect.entry_id) in live]
             if len(left) > 1 and collapses:
                 raise Violation(16, f"{pid!r} {iid!r} has entries {left} in {key!r}")
 

@@ -7,7 +7,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from anabranch.engine.host import HostPersistence, HostRegions
+from anabranch.engine.script_machine import ScriptMachine
+from anabranch.engine.session import Session
 from anabranch.node.driver import WorkFuture
+from anabranch.server.cron import next_by_cron
 from anabranch.simulator.timeline import Timeline
 
 
@@ -165,3 +169,67 @@ class SimulatedDriver:
             return
         work_ms = max(self._chance.choice(self._work_ms), self.least_work_ms)
         self._timeline.after(work_ms, lambda: self._happen(over))
+
+
+# -- the host of a simulated region: random numbers from a seed, and no log -------------------
+
+
+class SimulatedHost:
+    """What commands need of a simulated process. A mistake of a command ends the run."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.persistence: HostPersistence
+        self.regions: HostRegions | None = None
+        self._chance = chance
+
+    def random_bytes(self, count: int) -> bytes:
+        """Unpredictable bytes (ACL GENPASS, run IDs)."""
+        return self._chance.randbytes(count)
+
+    def random_below(self, bound: int) -> int:
+        """A uniform choice (RANDOMKEY)."""
+        return self._chance.randrange(bound)
+
+    def next_by_cron(self, line: bytes, zone: bytes, after_ms: int) -> int | None:
+        """The first time of a cron line after another one, as a server finds it."""
+        return next_by_cron(line, zone, after_ms)
+
+    def script_machine(self) -> ScriptMachine:
+        """Simulated clients send no scripts."""
+        raise NotImplementedError
+
+    def sleep(self, seconds: float) -> None:
+        """Time does not pass within an event."""
+
+    def log(self, level: str, event: str, **fields: object) -> None:
+        """Write an operator's log line."""
+        mistake = fields.get("exc")
+        if isinstance(mistake, Exception):
+            raise mistake
+
+    def close(self, session: Session) -> None:
+        """Close a connection once its outbox is written."""
+        session.closing = True
+
+    def shutdown(self, *, save: bool | None, now: bool, force: bool) -> None:
+        """Processes end when a fault ends them."""
+
+    def process_info(self) -> dict[str, object]:
+        """Facts for INFO: pid, memory, CPU times, versions, paths (see server/process.py)."""
+        return {}
+
+    def give_back_memory(self) -> None:
+        """There is no process of its own."""
+
+    def rewrite_config(self, users: list[list[bytes]]) -> None:
+        """Do nothing: a simulated process has no configuration file."""
+
+    def read_acl_file(self) -> str:
+        """Nothing: a simulated process has no ACL file."""
+        return ""
+
+    def write_acl_file(self, text: str) -> None:
+        """Do nothing: a simulated process has no ACL file."""
+
+    def apply_setting(self, name: str) -> None:
+        """Nothing outside the core has settings."""

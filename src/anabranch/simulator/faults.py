@@ -13,9 +13,8 @@ from typing import Final
 
 from anabranch.simulator.disk import DiskFault
 from anabranch.simulator.impostor import impersonate
-from anabranch.simulator.machine import Machine
+from anabranch.simulator.machine import Machine, Process
 from anabranch.simulator.network import Line
-from anabranch.simulator.process import Process
 from anabranch.simulator.simulation import FaultPlan, Outcome, Simulation
 
 SHARE: Final = 0.6

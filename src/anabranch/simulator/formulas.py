@@ -15,39 +15,25 @@ from __future__ import annotations
 import re
 from bisect import bisect_right, insort
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Final, Generic, TypeVar
+from itertools import chain, zip_longest
+from typing import Any, Final, TypeVar
 
 from anabranch.effects import kinds
+from anabranch.effects.codec import additions
 from anabranch.keyspace.replica import region_of
 from anabranch.simulator.facts import (
+    COVERED,
     NEVER,
-    Acknowledged,
     Added,
-    AddedOnTime,
-    Cleared,
-    Configured,
-    Created,
-    Deadline,
-    Destroyed,
     Dot,
-    ElementsPut,
-    ElementsTaken,
     Fact,
-    Increased,
     Key,
-    Raised,
-    Removed,
-    Resolved,
-    StringWritten,
     Tagged,
     Vector,
-    fact_of,
-    fact_of_schedule,
-    facts_of_resolution,
-    facts_of_run,
+    once,
 )
 
 _PLAIN_NUMBER: Final = re.compile(rb"-?\d{1,300}(\.\d{1,17})?")
@@ -56,40 +42,30 @@ ANSWERS_KEPT: Final = 12
 """Cached results of each key: one for each region, and some for regions that lag."""
 
 
-_F = TypeVar("_F", bound=Fact)
-_T = TypeVar("_T")
-
-
-class _once(Generic[_T]):  # noqa: N801  # used like a decorator of the standard library
-    """A property that is computed at most once; without the lock of ``cached_property``."""
-
-    def __init__(self, function: Callable[[Any], _T]) -> None:
-        self._function = function
-        self._name = function.__name__
-        self.__doc__ = function.__doc__
-
-    def __get__(self, instance: Any, owner: object = None) -> _T:
-        value = instance.__dict__[self._name] = self._function(instance)
-        return value
+_E = TypeVar("_E", bound=kinds.Effect)
+_Timed = Fact[kinds.Expire] | Fact[kinds.WriteString] | Fact[kinds.Increase]
 
 
 class Shown:
     """The data of a key in one region, computed on demand."""
 
     def __init__(
-        self, facts: Mapping[type[Fact], Sequence[Fact]], flushes: Sequence[Cleared], upto: Vector
+        self,
+        facts: Mapping[type[kinds.Effect], Sequence[Fact[kinds.Effect]]],
+        flushes: Sequence[Fact[kinds.Delete]],
+        upto: Vector,
     ) -> None:
         """The facts of a key by kind, the flushes of its database, and the applied effects."""
         self._facts = facts
         self._flushes = flushes
         self._upto = dict(upto)
 
-    def _applied(self, kind: type[_F]) -> list[_F]:
+    def _applied(self, kind: type[_E]) -> list[Fact[_E]]:
         upto = self._upto
         some: Any = self._facts.get(kind, ())
         return [fact for fact in some if fact.number <= upto.get(fact.replica_id, 0)]
 
-    def _kept(self, kind: type[_F]) -> list[_F]:
+    def _kept(self, kind: type[_E]) -> list[Fact[_E]]:
         """The facts that are in the context of no clearing."""
         facts = self._applied(kind)
         covered = self._covered
@@ -97,110 +73,116 @@ class Shown:
             return [fact for fact in facts if fact.number > covered.get(fact.replica_id, 0)]
         return facts
 
-    @_once
-    def _cleared(self) -> list[Cleared]:
+    @once
+    def _cleared(self) -> list[Fact[kinds.Delete]]:
         upto = self._upto
         flushes = [fact for fact in self._flushes if fact.number <= upto.get(fact.replica_id, 0)]
-        return self._applied(Cleared) + flushes
+        return self._applied(kinds.Delete) + flushes
 
-    @_once
+    @once
     def _covered(self) -> Vector:
         """The union of the contexts of all clearings."""
         return _joined(fact.context for fact in self._cleared)
 
-    @_once
+    @once
     def added(self) -> list[Added]:
         """Entries added since the key was last deleted, live or not."""
-        return self._kept(Added)
+        return self._kept(kinds.Add)
 
-    @_once
-    def _raised(self) -> list[Raised]:
-        return self._kept(Raised)
+    @once
+    def _raised(self) -> list[kinds.SetLastId]:
+        return [fact.effect for fact in self._kept(kinds.SetLastId)]
 
-    @_once
+    @once
     def entries(self) -> list[Added]:
         """Live entries, ordered by ID, region, epoch, number."""
-        removed = {dot for fact in self._applied(Removed) for dot in fact.dots}
+        removals = [*self._applied(kinds.RemoveNumbers), *self._applied(kinds.ResolveConflict)]
+        removed = {dot for fact in removals for dot in fact.removed}
         removed |= self.lost | self.added_again
         live = [fact for fact in self.added if fact.dot not in removed]
         return sorted(live, key=_rank)
 
-    @_once
-    def groups(self) -> dict[bytes, list[Created]]:
+    @once
+    def groups(self) -> dict[bytes, list[Fact[kinds.CreateGroup]]]:
         """The live creations of each group."""
-        created = self._applied(Created)
+        created = self._applied(kinds.CreateGroup)
         if not created:
             return {}
-        removals = [fact for fact in self._cleared if not fact.expired]
-        expired = _joined(fact.context for fact in self._cleared if fact.expired)
-        destroyed = self._applied(Destroyed)
-        live: dict[bytes, list[Created]] = {}
+        removals = [fact for fact in self._cleared if not fact.effect.expired]
+        expired = _joined(fact.context for fact in self._cleared if fact.effect.expired)
+        destroyed = self._applied(kinds.DestroyGroup)
+        live: dict[bytes, list[Fact[kinds.CreateGroup]]] = {}
         for fact in created:
+            name = fact.effect.group
             if (
                 fact.number > expired.get(fact.replica_id, 0)
                 and all(fact.knew(removal) for removal in removals)
-                and all(fact.knew(each) for each in destroyed if each.group == fact.group)
+                and all(fact.knew(each) for each in destroyed if each.effect.group == name)
             ):
-                live.setdefault(fact.group, []).append(fact)
+                live.setdefault(name, []).append(fact)
         return live
 
-    @_once
+    @once
     def creations(self) -> dict[bytes, frozenset[Dot]]:
         """The dots of the live creations."""
         return {name: frozenset(fact.dot for fact in each) for name, each in self.groups.items()}
 
-    @_once
-    def acknowledged(self) -> dict[bytes, list[Acknowledged]]:
+    @once
+    def acknowledged(self) -> dict[bytes, list[Fact[kinds.AcknowledgeRuns]]]:
         """The acknowledgements of live creations, by group."""
         alive = self.creations
-        found: dict[bytes, list[Acknowledged]] = {name: [] for name in alive}
-        for fact in self._applied(Acknowledged) if alive else ():
-            if fact.group in alive and not fact.creations.isdisjoint(alive[fact.group]):
-                found[fact.group].append(fact)
+        found: dict[bytes, list[Fact[kinds.AcknowledgeRuns]]] = {name: [] for name in alive}
+        for fact in self._applied(kinds.AcknowledgeRuns) if alive else ():
+            name = fact.effect.group
+            if name in alive and not alive[name].isdisjoint(fact.effect.creations):
+                found[name].append(fact)
         return found
 
-    @_once
+    @once
     def deadline(self) -> float:
         """The deadline of the key: that of its string, or of any other value."""
         is_string = self.is_small and self.string is not None
         return self._string_deadline if is_string else _latest(self._settings)
 
-    @_once
-    def _settings(self) -> list[Deadline]:
+    @once
+    def _settings(self) -> list[Fact[kinds.Expire]]:
         """The deadlines that are in the context of no other setting, and of no write."""
-        settings = self._kept(Deadline)
-        known = _joined(fact.context for fact in [*settings, *self._applied(StringWritten)])
+        settings = self._kept(kinds.Expire)
+        written = self._applied(kinds.WriteString)
+        known = _joined(fact.context for fact in [*settings, *written])
         return [fact for fact in settings if fact.number > known.get(fact.replica_id, 0)]
 
     # -- the string ---------------------------------------------------------------------------
 
-    @_once
-    def written(self) -> list[StringWritten]:
+    @once
+    def written(self) -> list[Fact[kinds.WriteString]]:
         """The writes that no clearing and no other write has seen, the one that counts last."""
-        written = self._kept(StringWritten)
+        written = self._kept(kinds.WriteString)
         known = _joined(fact.context for fact in written)
         left = [fact for fact in written if fact.number > known.get(fact.replica_id, 0)]
-        return sorted(left, key=lambda fact: (fact.stamp_ms, region_of(fact.replica_id), fact.dot))
+        return sorted(left, key=lambda fact: (fact.effect.stamp_ms, _region_rank(fact)))
 
-    @_once
-    def increased(self) -> list[tuple[Increased, Decimal]]:
+    @once
+    def increased(self) -> list[tuple[Fact[kinds.Increase], Decimal]]:
         """The increments that no clearing and no write has seen, and by how much each is."""
-        seen = _joined(fact.context for fact in [*self._cleared, *self._applied(StringWritten)])
+        written = self._applied(kinds.WriteString)
+        seen = _joined(fact.context for fact in [*self._cleared, *written])
         totals: dict[tuple[int, int], Decimal] = {}
         found = []
-        for fact in sorted(self._applied(Increased), key=lambda fact: fact.number):
-            chain = fact.replica_id, fact.chain
+        for fact in sorted(self._applied(kinds.Increase), key=lambda fact: fact.number):
+            series = fact.replica_id, fact.effect.since or fact.number
+            total = Decimal(fact.effect.total.decode())
             if fact.number > seen.get(fact.replica_id, 0):
-                found.append((fact, fact.total - totals.get(chain, Decimal(0))))
-            totals[chain] = fact.total
+                found.append((fact, total - totals.get(series, Decimal(0))))
+            totals[series] = total
         return found
 
-    @_once
+    @once
     def string(self) -> bytes | None:
         """The string of the key, which a stream hides; None for none."""
         if not self.written and not self.increased:
             return None
-        data = self.written[-1].data if self.written else b"0"
+        data = self.written[-1].effect.data if self.written else b"0"
         if not self.increased or _PLAIN_NUMBER.fullmatch(data) is None:
             return data
         total = sum((Fraction(by) for _, by in self.increased), Fraction(data.decode()))
@@ -208,13 +190,13 @@ class Shown:
         shown = f"{digits[:-17]}.{digits[-17:]}".rstrip("0").rstrip(".")
         return f"{'-' if total < 0 else ''}{shown}".encode()
 
-    @_once
+    @once
     def _string_deadline(self) -> float:
         """That of the write that counts, and of EXPIREs that have seen it; else of increments."""
         if self.written:
             best = self.written[-1]
-            settings: list[Deadline | StringWritten] = [best]
-            settings += [each for each in self._kept(Deadline) if each.knew(best)]
+            settings: list[_Timed] = [best]
+            settings += [each for each in self._kept(kinds.Expire) if each.knew(best)]
             known = _joined(fact.context for fact in settings)
             return _latest(
                 [fact for fact in settings if fact.number > known.get(fact.replica_id, 0)]
@@ -228,15 +210,17 @@ class Shown:
 
     def _standing(self, kind: str) -> dict[bytes, bytes]:
         """By place, what was put there and seen by nothing that cleared, took or replaced it."""
-        taken = [each for each in self._applied(ElementsTaken) if each.kind == kind]
-        by_place: defaultdict[bytes, list[tuple[ElementsPut, bytes]]] = defaultdict(list)
-        for fact in self._kept(ElementsPut):
-            for place, item in fact.elements if fact.kind == kind else ():
-                by_place[place].append((fact, item))
+        taken = [each for each in self._applied(kinds.TakeElements) if each.effect.kind == kind]
+        by_place: dict[bytes, list[tuple[Fact[kinds.PutElements], bytes]]] = {}
+        for fact in self._kept(kinds.PutElements):
+            effect = fact.effect
+            for place, item in zip_longest(effect.places, effect.items, fillvalue=b""):
+                if effect.kind == kind:
+                    by_place.setdefault(place, []).append((fact, item))
         found: dict[bytes, bytes] = {}
         for place, puts in by_place.items():
             seen = _joined([
-                *[each.context for each in taken if each.names(place)],
+                *[each.context for each in taken if _names(each.effect, place)],
                 *[each.context for each, _ in puts],
             ])  # fmt: skip
             left = [each for each in puts if each[0].number > seen.get(each[0].replica_id, 0)]
@@ -244,89 +228,90 @@ class Shown:
                 found[place] = max(left, key=lambda put: _region_rank(put[0]))[1]
         return found
 
-    @_once
+    @once
     def members(self) -> set[bytes]:
         """The members of the set of the key."""
         return set(self._standing("set"))
 
-    @_once
+    @once
     def items(self) -> list[bytes]:
         """The items of the list of the key."""
         return [item for _, item in sorted(self._standing("list").items())]
 
-    @_once
+    @once
     def small_kinds(self) -> list[str]:
         """What the key has beside a stream; the first is shown if there is no stream."""
         has = {"string": self.string is not None, "set": self.members, "list": self.items}
         return [kind for kind in has if has[kind]]
 
-    @_once
+    @once
     def is_small(self) -> bool:
         """Whether the key shows a string, a set or a list."""
         return not self.has_stream and bool(self.small_kinds)
 
-    @_once
+    @once
     def small(self) -> Any:
         """The string, the set or the list that the key shows without a stream."""
         return self.string if self.string is not None else self.members or self.items
 
-    @_once
+    @once
     def last_id(self) -> int:
         """The greatest ID that was added or set."""
         return max(
-            [fact.entry_id for fact in self.added] + [fact.last_id for fact in self._raised],
+            [fact.effect.entry_id for fact in self.added]
+            + [effect.last_id for effect in self._raised],
             default=0,
         )
 
-    @_once
+    @once
     def entries_added(self) -> int:
         """The count of added entries, changed by XSETID."""
-        return len(self.added) + sum(fact.surplus for fact in self._raised)
+        return len(self.added) + sum(effect.entries_added or 0 for effect in self._raised)
 
-    @_once
+    @once
     def max_deleted_id(self) -> int:
         """The greatest ID of removed entries, of those added since the key was last deleted."""
         covered = self._covered
         ids = [
             entry_id
-            for fact in self._applied(Removed)
-            for replica_id, number, entry_id in fact.deleted
+            for fact in self._applied(kinds.RemoveNumbers)
+            for replica_id, number, entry_id in fact.effect.deleted
             if number > covered.get(replica_id, 0)
         ]
-        return max(ids + [fact.max_deleted_id for fact in self._raised], default=0)
+        return max(ids + [effect.max_deleted_id or 0 for effect in self._raised], default=0)
 
-    @_once
+    @once
     def exists(self) -> bool:
         """Whether the key exists."""
         return self.has_stream or self.is_small
 
-    @_once
+    @once
     def has_stream(self) -> bool:
         """Whether the key has a stream."""
         return bool(self.added or self._raised or self.groups)
 
-    @_once
+    @once
     def tags(self) -> dict[tuple[bytes, bytes], list[Tagged]]:
         """By producer and idempotent ID, the tags that are in the context of no later one."""
-        known = _joined(fact.context for fact in self._kept(Configured))
+        known = _joined(fact.context for fact in self._kept(kinds.ConfigureProducers))
         tags: dict[tuple[bytes, bytes], list[Tagged]] = {}
-        for fact in self._kept(Tagged):
+        for fact in self._kept(kinds.Remember):
             if fact.number > known.get(fact.replica_id, 0):
-                tags.setdefault((fact.producer, fact.idempotent_id), []).append(fact)
+                tags.setdefault((fact.effect.pid, fact.effect.iid), []).append(fact)
         return {
             pair: [fact for fact in facts if not any(other.knew(fact) for other in facts)]
             for pair, facts in tags.items()
         }
 
-    @_once
+    @once
     def all_tags(self) -> dict[tuple[bytes, bytes], list[Tagged]]:
         """By producer and idempotent ID, all tags, removed or not."""
         tags: defaultdict[tuple[bytes, bytes], list[Tagged]] = defaultdict(list)
-        for fact in self._applied(Tagged):
-            tags[fact.producer, fact.idempotent_id].append(fact)
+        for fact in self._applied(kinds.Remember):
+            tags[fact.effect.pid, fact.effect.iid].append(fact)
         return tags
 
-    @_once
+    @once
     def beaten(self) -> list[Tagged]:
         """The tags that have lost to a concurrent one for the same ID, with a smaller entry ID.
 
@@ -342,22 +327,29 @@ class Shown:
             )
         ]
 
-    @_once
+    @once
     def lost(self) -> set[Dot]:
         """Entries that XADD added with a tag that has lost, whoever resolved the conflict."""
-        tags = {(fact.replica_id, fact.entry_id): fact for fact in self.beaten if fact.yields}
+        tags = {
+            (fact.replica_id, fact.effect.entry_id): fact
+            for fact in self.beaten
+            if fact.effect.yields
+        }
         return {
             fact.dot
-            for fact in (self._applied(Added) if tags else ())
-            if (tag := tags.get((fact.replica_id, fact.entry_id))) and tag.number == fact.number + 1
+            for fact in (self._applied(kinds.Add) if tags else ())
+            if (tag := tags.get((fact.replica_id, fact.effect.entry_id)))
+            and tag.number == fact.number + 1
         }
 
-    @_once
+    @once
     def added_again(self) -> set[Dot]:
         """Scheduled entries that two regions have added: that of their own region stays."""
         found: defaultdict[tuple[object, ...], list[tuple[bool, Dot]]] = defaultdict(list)
-        for fact in self._applied(AddedOnTime):
-            for handle, stamp_ms, replica_id, at_ms, number in fact.rows:
+        for fact in self._applied(kinds.AdvanceScheduled):
+            for handle, stamp_ms, replica_id, at_ms, _, number in fact.effect.rows:
+                if not number:  # nothing was added
+                    continue
                 is_other = region_of(fact.replica_id) != region_of(replica_id)
                 addition = is_other, (fact.replica_id, number)
                 found[handle, stamp_ms, replica_id, at_ms].append(addition)
@@ -365,17 +357,24 @@ class Shown:
 
     def answer(self, tags: Sequence[Tagged]) -> int:
         """The ID that a retry gets: the smallest, among the entries that do not yield."""
-        stays = {fact.tag: fact.entry_id for fact in self._resolved}
-        return min(min(fact.entry_id, stays.get(fact.dot, fact.entry_id)) for fact in tags)
+        stays = {(each.replica_id, each.number): each.entry_id for each in self._resolved}
+        given = [(fact.effect.entry_id, fact.dot) for fact in tags]
+        return min(min(entry_id, stays.get(dot, entry_id)) for entry_id, dot in given)
 
-    @_once
-    def _resolved(self) -> list[Resolved]:
+    @once
+    def _resolved(self) -> list[kinds.ResolveConflict]:
         """The answer of each tag after resolutions: the smallest one."""
-        return sorted(self._applied(Resolved), key=lambda fact: -fact.entry_id)
+        resolved = [fact.effect for fact in self._applied(kinds.ResolveConflict)]
+        return sorted(resolved, key=lambda effect: -effect.entry_id)
 
     def delivers(self, group: bytes, entry: Added) -> bool:
         """Whether an existing group begins before an entry."""
-        return any(created.delivers(entry) for created in self.groups[group])
+        return any(
+            not created.knew(entry)
+            if created.effect.start is None
+            else entry.effect.entry_id > created.effect.start
+            for created in self.groups[group]
+        )
 
     def done(self, group: bytes) -> list[Added]:
         """The acknowledged entries of a group."""
@@ -392,22 +391,31 @@ class Shown:
         replica_id, number = entry.replica_id, entry.number
         for fact in self.acknowledged[group]:
             if not but or fact.dot not in but:
-                for which, low, high in fact.ranges:
+                for which, low, high in fact.effect.ranges:
                     if which == replica_id and low < number <= high:
                         return True
         return False
 
 
-def _region_rank(fact: Fact) -> tuple[int, Dot]:
+def _region_rank(fact: Fact[kinds.Effect]) -> tuple[int, Dot]:
     return region_of(fact.replica_id), fact.dot
 
 
-def _latest(settings: Iterable[Deadline | StringWritten | Increased]) -> float:
-    return max((fact.at_ms for fact in settings), default=NEVER)
+def _names(effect: kinds.TakeElements, place: bytes) -> bool:
+    """Whether an effect removes what it has seen at this place."""
+    if effect.kind == "set":
+        return place in effect.places
+    pairs = zip(effect.places[::2], effect.places[1::2], strict=True)
+    return any(low <= place <= high for low, high in pairs)
+
+
+def _latest(settings: Iterable[_Timed]) -> float:
+    times = [fact.effect.at_ms for fact in settings]
+    return max((NEVER if each is None else each for each in times), default=NEVER)
 
 
 def _rank(fact: Added | Tagged) -> tuple[int, int, int, int]:
-    return fact.entry_id, region_of(fact.replica_id), fact.replica_id, fact.number
+    return fact.effect.entry_id, region_of(fact.replica_id), fact.replica_id, fact.number
 
 
 def _joined(contexts: Iterable[Vector]) -> dict[int, int]:
@@ -424,13 +432,13 @@ class History:
     """All effects ever made, of all replica IDs."""
 
     def __init__(self) -> None:
-        self.facts: defaultdict[Key, list[Fact]] = defaultdict(list)
-        self.flushes: list[tuple[int | None, Cleared]] = []
+        self.facts: defaultdict[Key, list[Fact[kinds.Effect]]] = defaultdict(list)
+        self.flushes: list[tuple[int | None, Fact[kinds.Delete]]] = []
         self.stands_for: defaultdict[tuple[Key, Dot], list[Dot]] = defaultdict(list)
         """By the entry that stayed after a conflict, the entries that were removed."""
-        self._by_kind: defaultdict[Key, defaultdict[type[Fact], list[Fact]]] = defaultdict(
-            lambda: defaultdict(list)
-        )
+        self._by_kind: defaultdict[
+            Key, defaultdict[type[kinds.Effect], list[Fact[kinds.Effect]]]
+        ] = defaultdict(lambda: defaultdict(list))
         self._numbers: defaultdict[Key | None, defaultdict[int, list[int]]] = defaultdict(
             lambda: defaultdict(list)
         )
@@ -438,10 +446,10 @@ class History:
         self._shown: defaultdict[Key, dict[tuple[int, ...], Shown]] = defaultdict(dict)
         """Recent results, by how many facts of each replica ID were applied."""
 
-    def add(self, key: Key, fact: Fact) -> None:
+    def add(self, key: Key, fact: Fact[kinds.Effect]) -> None:
         """Add an effect on a key."""
         self.facts[key].append(fact)
-        self._by_kind[key][type(fact)].append(fact)
+        self._by_kind[key][type(fact.effect)].append(fact)
         insort(self._numbers[key][fact.replica_id], fact.number)
 
     def drop_after(self, replica_id: int, after: int) -> None:
@@ -460,8 +468,8 @@ class History:
             if flush.replica_id != replica_id or flush.number <= after:
                 self.flush(db, flush)
 
-    def flush(self, db: int | None, fact: Cleared) -> None:
-        """Add a flush of a database, or of all."""
+    def flush(self, db: int | None, fact: Fact[kinds.Delete]) -> None:
+        """Add a flush of a database, or of all: of each key it is a deletion."""
         self.flushes.append((db, fact))
         insort(self._numbers[None][fact.replica_id], fact.number)
 
@@ -469,28 +477,21 @@ class History:
         self, replica_id: int, first: int, dependencies: Vector, effects: Iterable[kinds.Effect]
     ) -> None:
         """Add the effects of a batch; ``first`` is the number of the first one."""
-        number = first
-        for effect in effects:
+        singles = chain.from_iterable(
+            additions(each) if isinstance(each, kinds.AddRun) else [each] for each in effects
+        )
+        for number, effect in enumerate(singles, first):
             context = {**dependencies, replica_id: number - 1}
-            if isinstance(effect, kinds.AddRun):
-                for fact in facts_of_run(effect, replica_id, number, dependencies):
-                    self.add((effect.db, effect.key), fact)
-                    number += 1
-                continue
             if isinstance(effect, kinds.Flush):
-                self.flush(effect.db, Cleared(replica_id, number, context, expired=False))
-            elif isinstance(effect, kinds.ResolveConflict):
-                stays = (effect.stays[0], effect.stays[1])
-                goes = (effect.goes[0], effect.goes[1])
-                self.stands_for[(effect.db, effect.key), stays].append(goes)
-                for each in facts_of_resolution(effect, replica_id, number, context):
-                    self.add((effect.db, effect.key), each)
-            elif isinstance(effect, kinds.AdvanceScheduled):
-                on_time = fact_of_schedule(effect, replica_id, number, context)
-                self.add((effect.db, effect.name), on_time)
-            elif (other := fact_of(effect, replica_id, number, context)) is not None:
-                self.add((effect.db, effect.key), other)  # type: ignore[attr-defined]
-            number += 1
+                deletion = kinds.Delete(effect.db or 0, b"", expired=False)
+                self.flush(effect.db, Fact(replica_id, number, context, deletion))
+            elif isinstance(effect, COVERED):
+                name = effect.name if isinstance(effect, kinds.AdvanceScheduled) else effect.key
+                key = effect.db, name
+                self.add(key, Fact(replica_id, number, context, effect))
+                if isinstance(effect, kinds.ResolveConflict):
+                    stays = (effect.stays[0], effect.stays[1])
+                    self.stands_for[key, stays].append((effect.goes[0], effect.goes[1]))
 
     def keys(self) -> Sequence[Key]:
         """All keys with effects."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from anabranch.simulator import looking
 from anabranch.simulator.formulas import Shown
-from anabranch.simulator.process import Process
+from anabranch.simulator.machine import Process
 from anabranch.simulator.record import Dot, RunRecord, Violation
 from anabranch.simulator.workload import Workload, parsed_entries, parsed_id
 from anabranch.stream import by_number

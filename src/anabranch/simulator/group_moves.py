@@ -11,7 +11,7 @@ from typing import Any
 
 from anabranch.simulator import looking
 from anabranch.simulator.group_checks import GroupChecks
-from anabranch.simulator.process import Process
+from anabranch.simulator.machine import Process
 from anabranch.simulator.record import RunRecord, Violation
 from anabranch.simulator.workload import Workload
 
@@ -104,12 +104,12 @@ class MoveChecks:
     ) -> tuple[frozenset[int], frozenset[int]]:
         shown = self._record.history.shown((0, key), process.replica.vector)
         if name not in shown.groups:  # its creation belongs to the present turn
-            every = frozenset(entry.entry_id for entry in shown.entries)
+            every = frozenset(entry.effect.entry_id for entry in shown.entries)
             return frozenset(), every
-        done = frozenset(entry.entry_id for entry in shown.done(name))
+        done = frozenset(entry.effect.entry_id for entry in shown.done(name))
         under = self._record.acknowledged_under
         free = {
-            entry.entry_id
+            entry.effect.entry_id
             for entry in shown.entries
             if under.get((key, name, entry.dot)) or not shown.delivers(name, entry)
         }

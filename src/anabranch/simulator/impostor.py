@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from anabranch.config.settings import Settings
-from anabranch.simulator.machine import Machine
-from anabranch.simulator.process import HOST, Process
+from anabranch.simulator.machine import HOST, Machine, Process
 from anabranch.simulator.record import RunRecord, Violation
 from anabranch.simulator.simulation import Simulation
 

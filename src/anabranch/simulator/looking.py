@@ -212,8 +212,7 @@ def due_of(shown: Shown) -> dict[str, Any]:
         return {"value": data, "deadline": deadline, "hidden": shown.small_kinds[1:]}
     return {
         "entries": sorted(
-            Entry(e.entry_id, e.dot, token_of(e.payload))  # type: ignore[arg-type]
-            for e in shown.entries
+            Entry(e.effect.entry_id, e.dot, token_of(e.effect.fragment)) for e in shown.entries
         ),
         "last ID": shown.last_id,
         "entries added": shown.entries_added,

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from anabranch.effects import kinds
 from anabranch.keyspace.replica import read_token
 from anabranch.keyspace.version_vectors import covers
 from anabranch.simulator import looking
-from anabranch.simulator.facts import Added
-from anabranch.simulator.process import Process
+from anabranch.simulator.machine import Process
 from anabranch.simulator.record import RunRecord, Violation
 from anabranch.simulator.workload import Workload, parsed_entries
 
@@ -66,7 +66,7 @@ class ReaderChecks:
     def _times_added(self, reader: Reader, entry: tuple[int, bytes]) -> int:
         """How often an ID was added: a retry after DEL may get its former ID."""
         return sum(
-            isinstance(fact, Added) and (fact.entry_id, looking.token_of(fact.payload)) == entry  # type: ignore[arg-type]
+            isinstance(fact.effect, kinds.Add) and _shown(fact.effect) == entry
             for fact in self._record.history.facts[0, reader.key]
         )
 
@@ -74,10 +74,7 @@ class ReaderChecks:
         """Read a stream to its end in some region, and check that no entry was missed."""
         vector = processes[0].replica.vector
         shown = self._record.history.shown((0, reader.key), vector)
-        due = Counter(
-            (entry.entry_id, looking.token_of(entry.payload))  # type: ignore[arg-type]
-            for entry in shown.entries
-        )
+        due = Counter(_shown(entry.effect) for entry in shown.entries)
         stream = self._work.stream(processes[0], reader.key)
         if stream is None or looking.is_over(stream, processes[0].exchange.wall_ms()):
             return
@@ -92,3 +89,8 @@ class ReaderChecks:
         if missed and not (self._work.copies or self._record.has_lost or is_ahead):
             raise Violation(18, f"AB.READ of {reader.key!r} never returned {sorted(missed)}")
         self._record.reached["wandering reader read to the end"] += 1
+
+
+def _shown(entry: kinds.Add) -> tuple[int, bytes]:
+    """ID and token of an entry."""
+    return entry.entry_id, looking.token_of(entry.fragment)

@@ -25,9 +25,15 @@ from anabranch.errors import AnabranchError
 from anabranch.keyspace.replica import region_of
 from anabranch.replication.framing import FrameType
 from anabranch.simulator.checks import Checks
-from anabranch.simulator.machine import RESTART_MS, Machine
+from anabranch.simulator.machine import (
+    DIGEST_INTERVAL_MS,
+    HOST,
+    NEW_LEVEL,
+    RESTART_MS,
+    Machine,
+    Process,
+)
 from anabranch.simulator.network import Network
-from anabranch.simulator.process import DIGEST_INTERVAL_MS, HOST, NEW_LEVEL, Process
 from anabranch.simulator.reader_checks import Reader
 from anabranch.simulator.record import RunRecord, Violation
 from anabranch.simulator.timeline import Timeline

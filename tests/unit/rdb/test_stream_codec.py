@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from anabranch.rdb import listpack
+from anabranch.rdb.chunk_reader import ChunkReader
 from anabranch.rdb.errors import PayloadFormatError
 from anabranch.rdb.kinds import StreamType
 from anabranch.rdb.lengths import Cursor
 from anabranch.rdb.stream_codec import encode_stream
 from anabranch.rdb.stream_node import decode_node, encode_node
 from anabranch.rdb.values import decode_value
+from anabranch.rdb.walk import WALKS
 from anabranch.stream.image import (
     ConsumerImage,
     GroupImage,
@@ -123,6 +125,18 @@ def test_going_back_leaves_out_what_has_no_place() -> None:
 def test_going_back_with_nacked_entries_is_refused() -> None:
     with pytest.raises(ValueError, match="NACKed"):
         encode_stream(_sample(), V2)
+
+
+@pytest.mark.parametrize("stream_type", StreamType)
+def test_a_stream_of_every_type_is_passed_without_decoding_it(stream_type: StreamType) -> None:
+    image = _sample()
+    if not stream_type.has_nacked:
+        del image.groups[0].pending[2]
+        image.groups[0].nacked = []
+    data = encode_stream(image, stream_type)
+    reader = ChunkReader([data])
+    WALKS[stream_type](reader)
+    assert reader.offset == len(data)
 
 
 def test_producers_whose_ids_expired_are_skipped() -> None:

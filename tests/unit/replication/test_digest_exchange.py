@@ -7,7 +7,7 @@ from collections import Counter
 from anabranch.keyspace.last_effects import BUCKETS
 from anabranch.replication.frames import KeysGet
 from anabranch.replication.framing import FrameType
-from anabranch.simulator.process import DIGEST_INTERVAL_MS
+from anabranch.simulator.machine import DIGEST_INTERVAL_MS
 from tests.support.simulated_cluster import SimulatedCluster
 
 

@@ -45,16 +45,15 @@ from anabranch.simulator.exploration.retry_checks import (
     check_processed,
 )
 from anabranch.simulator.exploration.script import NotPossibleError, commands_of
-from anabranch.simulator.machine import Machine
+from anabranch.simulator.machine import HOST, Machine
 from anabranch.simulator.network import HEAD_BYTES, End, Network, Wire
-from anabranch.simulator.process import HOST
 from anabranch.simulator.record import RunRecord
 from anabranch.simulator.timeline import Timeline
 from anabranch.simulator.workload import Workload
 
 if TYPE_CHECKING:
     from anabranch.simulator.exploration.script import SmallWorld
-    from anabranch.simulator.process import Process
+    from anabranch.simulator.machine import Process
     from anabranch.stream.stream import Stream
 
 Input = tuple[Any, ...]

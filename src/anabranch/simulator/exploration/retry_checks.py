@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from anabranch.effects import kinds
 from anabranch.keyspace.replica import region_of
 from anabranch.simulator import looking
-from anabranch.simulator.facts import AddedOnTime
 from anabranch.simulator.record import RunRecord, Violation
 
 if TYPE_CHECKING:
-    from anabranch.simulator.process import Process
+    from anabranch.simulator.machine import Process
 
 DRAINER = b"z"
 """The consumer that has read all groups to their ends."""
@@ -36,7 +36,7 @@ def check_answers(process: Process, record: RunRecord, keys: Iterable[bytes]) ->
         for (producer, iid), facts in shown.tags.items():
             found = stream.producers.find(producer, iid, now_ms)
             rivals = [
-                each.entry_id
+                each.effect.entry_id
                 for each in tags.get((producer, iid), ())
                 if any(each is fact or not (each.knew(fact) or fact.knew(each)) for fact in facts)
             ]
@@ -92,6 +92,7 @@ def check_once(process: Process, record: RunRecord) -> None:
     if process.replica.removed or process.machine.settings.schedule_takeover:
         return
     for fact in (each for facts in record.history.facts.values() for each in facts):
-        for _, _, replica_id, _, _ in fact.rows if isinstance(fact, AddedOnTime) else ():
-            if region_of(replica_id) != region_of(fact.replica_id):
+        rows = fact.effect.rows if isinstance(fact.effect, kinds.AdvanceScheduled) else []
+        for _, _, replica_id, _, _, number in rows:
+            if number and region_of(replica_id) != region_of(fact.replica_id):
                 raise Violation(31, f"{fact} is of an entry that another region has scheduled")

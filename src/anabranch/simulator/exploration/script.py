@@ -35,11 +35,10 @@ from anabranch.commands.table import COMMANDS
 from anabranch.config.settings import Settings
 from anabranch.engine.spec import Command
 from anabranch.replication.framing import FrameType
-from anabranch.simulator import looking
-from anabranch.simulator.workload import Workload, id_text
+from anabranch.simulator.workload import Workload
 
 if TYPE_CHECKING:
-    from anabranch.simulator.process import Process
+    from anabranch.simulator.machine import Process
 
 REGION_NAMES: Final = ("eu", "us", "ap")
 """Of regions 1, 2 and 3."""
@@ -226,37 +225,10 @@ def line_of(move: Move) -> str:
 def commands_of(words: Sequence[bytes], process: Process, work: Workload) -> list[list[bytes]]:
     """Commands with IDs instead of places; NotPossibleError if a place stands for nothing."""
     is_end = [at for at, word in enumerate(words) if word == b"|"]
-    return [
-        _words_of(words[low:high], process, work)
-        for low, high in zip([0, *(at + 1 for at in is_end)], [*is_end, len(words)], strict=True)
-    ]
-
-
-def _words_of(words: Sequence[bytes], process: Process, work: Workload) -> list[bytes]:
-    found: list[bytes] = []
-    for word in words:
-        if not word.startswith(b"{"):
-            found.append(word)
-            continue
-        some = _meant(word, words, process, work)
-        if not some:
+    found = []
+    for low, high in zip([0, *(at + 1 for at in is_end)], [*is_end, len(words)], strict=True):
+        command = work.fill(words[low:high], process, work.keys)
+        if command is None:
             raise NotPossibleError
-        found += some
+        found.append(command)
     return found
-
-
-def _meant(
-    word: bytes, words: Sequence[bytes], process: Process, work: Workload
-) -> Sequence[bytes]:
-    if word == b"{payload}":
-        return list(work.payloads)[-1:]
-    stream = work.stream(process, words[1])
-    if stream is None:
-        return []
-    if word == b"{pending}":
-        group = stream.groups.get(words[2])
-        lists = () if group is None else group.pending.lists.values()
-        ids = sorted({entry_id for each in lists for entry_id in each.entries})
-        return [id_text(each) for each in ids]
-    ids = sorted(entry.entry_id for entry in looking.entries(stream))
-    return [id_text(ids[-1 if word == b"{newest}" else 0])] if ids else []
