@@ -25,7 +25,7 @@ from anabranch.keyspace.replica import Replica
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.waiter import Condition, Waiter
 from anabranch.metrics.stats import Stats
-from anabranch.resp.encode import OK, array_header, encode
+from anabranch.resp.encode import OK, encode
 from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.entry_id import SEQ_BITS
 from anabranch.stream.stream import Stream
@@ -300,7 +300,7 @@ class Context:
         self.server.holdings.measure()
 
     def long_reply(self, args: list[bytes], values: list[Any]) -> bytes | None:
-        """The reply for an array of any length; a command returns it, None included.
+        """The reply for an array or a set of any length; a command returns it, None included.
 
         Many values are encoded in slices, so they must not change any more.
         """
@@ -319,9 +319,11 @@ def _never(_value: Value | None) -> bool:
 
 
 def _encoded(values: list[Any], resp3: bool) -> Steps[list[bytes]]:
-    parts = [array_header(len(values))]
+    head = encode(type(values)(), resp3)  # of an array, or of a set
+    parts = [b"%b%d\r\n" % (head[:1], len(values))]
     for at in range(0, len(values), _VALUES_AT_ONCE):
-        parts += [encode(each, resp3) for each in values[at : at + _VALUES_AT_ONCE]]
+        some = values[at : at + _VALUES_AT_ONCE]
+        parts.append(b"".join([encode(each, resp3) for each in some]))
         yield
     return parts
 

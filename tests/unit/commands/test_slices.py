@@ -516,7 +516,16 @@ def test_so_many_deleted_values_wait_and_no_more() -> None:
 # -- long replies --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", [("MGET",), ("PUBSUB", "NUMSUB"), ("SMISMEMBER", "set")])
+LONG_REPLIES = [
+    ("MGET",),
+    ("PUBSUB", "NUMSUB"),
+    ("SMISMEMBER", "set"),
+    ("COMMAND", "GETKEYS", "MSET"),
+    ("COMMAND", "GETKEYSANDFLAGS", "MSET"),
+]
+
+
+@pytest.mark.parametrize("words", LONG_REPLIES)
 def test_a_long_reply_is_encoded_in_steps(region: Driven, words: tuple[str, ...]) -> None:
     """It shows the moment at which the request came."""
     keys = [f"key:{index}" for index in range(20_000)]
@@ -527,6 +536,25 @@ def test_a_long_reply_is_encoded_in_steps(region: Driven, words: tuple[str, ...]
     region.do("FLUSHALL", session=region.other)
     assert region.turns(session) > 2
     assert region.replies(session) == [expected]
+
+
+@pytest.mark.parametrize("resp3", [False, True])
+@pytest.mark.parametrize("words", [("SMEMBERS", "a"), ("SUNION", "a", "b"), ("SDIFF", "a", "none")])
+def test_the_members_of_a_large_set_are_encoded_in_steps(
+    region: Driven, words: tuple[str, ...], resp3: bool
+) -> None:
+    members = [f"m:{index}" for index in range(20_000)]
+    region.do("SADD", "a", *members, session=region.other)
+    region.do("SADD", "b", *members[:10], session=region.other)
+    session = region.connect(resp3=resp3)
+    region.raw(*words, session=session)
+    assert session.sliced is not None
+    region.do("FLUSHALL", session=region.other)
+    assert region.turns(session) > 2
+    data = region.received(session)
+    assert data.startswith(b"~20000\r\n" if resp3 else b"*20000\r\n")
+    (found,) = decode_all(data)
+    assert sorted(found) == sorted(each.encode() for each in members)
 
 
 # -- commands with very many IDs -----------------------------------------------------------------
