@@ -50,9 +50,14 @@ def compile_glob(pattern: bytes, *, ignore_case: bool = False) -> Matcher:
     """
     if len(pattern) <= _SHORT_BYTES_MAX:
         return _compile_short(pattern, ignore_case)
+    check_length(pattern)
+    return _Pieces(_pieces(pattern, ignore_case)).matches
+
+
+def check_length(pattern: bytes) -> None:
+    """CommandError if a pattern is too long to be compiled."""
     if len(pattern) > PATTERN_BYTES_MAX:
         raise CommandError(_TOO_LONG)
-    return _Pieces(_pieces(pattern, ignore_case)).matches
 
 
 def covers(pattern: bytes, other: bytes) -> bool:

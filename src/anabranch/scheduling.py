@@ -143,6 +143,15 @@ class Scheduler:
         self._queue.pop(work, None)
         self._first.pop(work, None)
 
+    def carry_out(self, steps: Steps[None]) -> None:
+        """Do steps as far as the present slice goes, at least one; the others in later turns."""
+
+        def go_on() -> bool:
+            return any(self.is_over() for _ in steps)
+
+        if go_on():
+            self.schedule(go_on)
+
     def __len__(self) -> int:
         """The count of unfinished work."""
         return len(self._first) + len(self._queue)

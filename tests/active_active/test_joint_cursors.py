@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from anabranch.commands.extensions.joint_read import begin, look
+from anabranch.commands.extensions import joint_read
+from anabranch.commands.extensions.joint_read import begin, first_look, look, stand
 from anabranch.commands.extensions.reading import EntryRequest
 from anabranch.keyspace.joint_cursor import JointCursor
+from anabranch.scheduling import in_one_go
 from tests.support.mesh import Mesh, Node
+from tests.support.region_harness import decode_all
 
 KEYS = [b"a", b"b", b"c", b"d"]
 
@@ -18,6 +22,31 @@ KEYS = [b"a", b"b", b"c", b"d"]
 def read(node: Node, cursor: bytes | str, *options: object) -> tuple[bytes, dict[bytes, list[Any]]]:
     """The next cursor, and the values of the only field by stream."""
     following, rows = node.do("AB.READ", *options, "FROM", cursor, "PATTERN", "*")
+    return following, {key: [fields[1] for _, fields in entries] for key, entries in rows}
+
+
+def read_in_steps(
+    node: Node, cursor: bytes, count: int, between: Callable[[], None]
+) -> tuple[bytes, dict[bytes, list[Any]]]:
+    """The same, while something else happens between the steps of the look."""
+    words = [b"AB.READ", b"COUNT", b"%d" % count, b"FROM", cursor, b"PATTERN", b"*"]
+    region = node.region
+    ctx = region.context
+    session = region.open_session("127.0.0.1:50000", "127.0.0.1:6379")
+    ctx.enter(session, 0)
+    request = begin(ctx, words, EntryRequest(words, 0))
+    assert request is not None
+    steps = first_look(ctx, request, list(request.followed(ctx)))
+    while True:
+        ctx.enter(session, 0)
+        try:
+            next(steps)
+        except StopIteration as end:
+            reply = end.value or request.reply()
+            break
+        between()
+    region.close_session(session)
+    ((following, rows),) = decode_all(reply)
     return following, {key: [fields[1] for _, fields in entries] for key, entries in rows}
 
 
@@ -51,19 +80,27 @@ def test_a_region_that_lags_behind_a_cursor_keeps_what_was_not_read() -> None:
     assert read(two, cursor)[1] == {b"a": [b"3", b"4", b"5"], b"b": [b"3", b"4", b"5"]}
 
 
+@pytest.mark.parametrize("in_steps", [False, True])
 @pytest.mark.parametrize("seed", range(8))
-def test_every_entry_comes_once_whichever_region_is_asked(seed: int) -> None:
+def test_every_entry_comes_once_whichever_region_is_asked(
+    seed: int, in_steps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = random.Random(seed)
     mesh = Mesh(3, stream_node_max_entries=4)
     nodes = list(mesh.nodes.values())
     cursor: bytes = b"0"
     got: set[tuple[bytes, bytes]] = set()
-    for step in range(120):
+    if in_steps:
+        monkeypatch.setattr(joint_read, "STREAMS_AT_ONCE", 1)
+        monkeypatch.setattr(joint_read, "TAKEN_AT_ONCE", 1)
+    names = iter(range(1_000_000))
+
+    def change() -> None:
         node, key = rng.choice(nodes), rng.choice(KEYS)
-        match rng.randrange(8):
+        match rng.randrange(6):
             case 0 | 1 | 2:
-                for each in range(rng.randint(1, 4)):
-                    node.do("XADD", key, "*", "f", f"{step}.{each}")
+                for _ in range(rng.randint(1, 4)):
+                    node.do("XADD", key, "*", "f", next(names))
             case 3:
                 source, target = rng.sample(list(mesh.nodes), 2)
                 mesh.send(source, target)
@@ -72,12 +109,20 @@ def test_every_entry_comes_once_whichever_region_is_asked(seed: int) -> None:
                     node.do("XDEL", key, entry_id)
             case 5 if rng.random() < 0.3:
                 node.do("DEL", key)
-            case _:
-                cursor, rows = read(node, cursor, "COUNT", rng.randint(1, 9))
-                for name, values in rows.items():
-                    for value in values:
-                        assert (name, value) not in got, "twice"
-                        got.add((name, value))
+
+    for _ in range(120):
+        if rng.randrange(8) < 6:
+            change()
+        else:
+            node, count = rng.choice(nodes), rng.randint(1, 9)
+            if in_steps:
+                cursor, rows = read_in_steps(node, cursor, count, change)
+            else:
+                cursor, rows = read(node, cursor, "COUNT", count)
+            for name, values in rows.items():
+                for value in values:
+                    assert (name, value) not in got, "twice"
+                    got.add((name, value))
     mesh.settle()
     for node in rng.sample(nodes, 3):
         cursor, rows = read(node, cursor)
@@ -123,10 +168,11 @@ def test_a_look_at_some_streams_claims_nothing_of_the_others() -> None:
     ctx.enter(one.region.open_session("127.0.0.1:50000", "127.0.0.1:6379"), 0)
     request = begin(ctx, [], options)
     assert request is not None
+    in_one_go(stand(ctx, request))
     two.do("XADD", "a", 200, "f", "new")
     two.do("XADD", "b", 200, "f", "new")
     mesh.settle()
-    takings = look(ctx, request, [b"a"], is_whole=False)
+    takings = in_one_go(look(ctx, request, [b"a"], is_whole=False))
     assert takings is not None
     assert [each.key for each in takings] == [b"a"]
     assert read(one, request.text)[1] == {b"b": [b"new"]}

@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING, Final
 from anabranch.effects.applier import Publisher
 from anabranch.effects.events import Event
 from anabranch.engine.withheld import Withheld
-from anabranch.metrics.holdings import DICT_BYTES, DICT_SLOT_BYTES, NAME_BYTES, SET_SLOT_BYTES
+from anabranch.metrics.holdings import DICT_BYTES, DICT_SLOT_BYTES, NAME_BYTES, PAIR_BYTES
 from anabranch.pattern import Matcher, compile_glob, matcher_bytes
 from anabranch.resp.encode import encode
 from anabranch.resp.values import PushMessage
+from anabranch.scheduling import Steps
 
 if TYPE_CHECKING:
     from anabranch.engine.session import Session
 
-_SUBSCRIPTION_BYTES: Final = NAME_BYTES + SET_SLOT_BYTES + DICT_SLOT_BYTES // 2
+_SUBSCRIPTION_BYTES: Final = NAME_BYTES + DICT_SLOT_BYTES + DICT_SLOT_BYTES // 2
 """What a subscription takes for each connection beside its name."""
 
 _NAME_ONCE_BYTES: Final = DICT_BYTES + DICT_SLOT_BYTES
+
+NAMES_AT_ONCE: Final = 50
+"""Subscriptions that begin or end in one step: some may be patterns that are compiled."""
 
 _CLASSES = "Kg$lszhxeEtmdnoc"  # bit positions of our own choosing
 _BITS = {letter: 1 << index for index, letter in enumerate(_CLASSES)}
@@ -49,15 +53,18 @@ class Channels:
     def __init__(self) -> None:
         self.channels: dict[bytes, dict[Session, None]] = {}
         self.patterns: dict[bytes, dict[Session, None]] = {}
-        self._matchers: dict[bytes, Matcher] = {}  # of the patterns, compiled once
+        # Of the patterns, compiled once, and the bytes that each takes
+        self._matchers: dict[bytes, tuple[Matcher, int]] = {}
         self.shards: dict[bytes, dict[Session, None]] = {}
         self.pending: dict[Session, None] = {}  # sessions with messages to write out
 
     def send(self, sessions: Iterable[Session], message: list[object]) -> int:
-        """Append a push message to the output of connections; returns how many."""
+        """Append a push message to the output of connections that stay; returns how many."""
         frames: list[bytes | None] = [None, None]  # one for each protocol
         count = 0
         for session in sessions:
+            if session.closing:  # one with very many subscriptions leaves them in steps
+                continue
             frame = frames[session.resp3]
             if frame is None:
                 frame = frames[session.resp3] = encode(PushMessage(message), session.resp3)
@@ -70,14 +77,9 @@ class Channels:
         """Deliver to subscribers of the channel, then of matching patterns; returns how many."""
         count = self.send(self.channels.get(channel, ()), [b"message", channel, message])
         for pattern, sessions in self.patterns.items():
-            if self._matchers[pattern](channel):
+            if self._matchers[pattern][0](channel):
                 count += self.send(sessions, [b"pmessage", pattern, channel, message])
         return count
-
-    def learn(self, patterns: Iterable[bytes]) -> None:
-        """Compile patterns to listen to; CommandError, and no subscription, if one is too long."""
-        known = self._matchers
-        self._matchers |= {each: compile_glob(each) for each in patterns if each not in known}
 
     def join(
         self, registry: dict[bytes, dict[Session, None]], name: bytes, session: Session
@@ -86,6 +88,9 @@ class Channels:
         listeners = registry.get(name)
         if listeners is None:
             listeners = registry[name] = {}
+            if registry is self.patterns:
+                matches = compile_glob(name)
+                self._matchers[name] = matches, matcher_bytes(matches)
             session.holdings.change("subscriptions", self._shared_bytes(registry, name))
         elif session in listeners:
             return
@@ -118,7 +123,7 @@ class Channels:
     def _shared_bytes(self, registry: dict[bytes, dict[Session, None]], name: bytes) -> int:
         """What a name takes once, however many connections subscribe to it."""
         if registry is self.patterns:
-            return _NAME_ONCE_BYTES + DICT_SLOT_BYTES + matcher_bytes(self._matchers[name])
+            return _NAME_ONCE_BYTES + DICT_SLOT_BYTES + PAIR_BYTES + self._matchers[name][1]
         return _NAME_ONCE_BYTES
 
     def publish_shard(self, channel: bytes, message: bytes) -> int:
@@ -134,18 +139,17 @@ class Channels:
         if flags & _BITS["E"]:
             self.publish(b"__keyevent@%d__:%b" % (db, event.encode()), key)
 
-    def remove(self, session: Session) -> None:
-        """End all subscriptions of a connection that closes."""
-        if session.subscriptions or session.shard_channels:
-            for registry, names in (
-                (self.channels, session.channels),
-                (self.patterns, session.patterns),
-                (self.shards, session.shard_channels),
-            ):
-                if names:
-                    self.leave(registry, names, session)
-            session.channels, session.patterns, session.shard_channels = set(), set(), set()
-        self.pending.pop(session, None)
+    def leave_all(self, session: Session) -> Steps[None]:
+        """End all subscriptions of a connection, some in each step."""
+        for registry, names in (
+            (self.channels, session.channels),
+            (self.patterns, session.patterns),
+            (self.shards, session.shard_channels),
+        ):
+            while names:
+                some = [names.popitem()[0] for _ in range(min(len(names), NAMES_AT_ONCE))]
+                self.leave(registry, some, session)
+                yield
 
 
 class KeyspaceEvents(Publisher):

@@ -25,7 +25,7 @@ from anabranch.keyspace.replica import Replica
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.waiter import Condition, Waiter
 from anabranch.metrics.stats import Stats
-from anabranch.resp.encode import OK, array_header, encode
+from anabranch.resp.encode import OK, encode
 from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.entry_id import SEQ_BITS
 from anabranch.stream.stream import Stream
@@ -211,6 +211,13 @@ class Context:
         """Bind a key of the selected database that does not exist to a new empty stream."""
         return self.effects.create_stream(self.db, key)
 
+    def deadline_ms(self, timeout_ms: int) -> int:
+        """When a wait ends that begins now and takes so long; 0 for one of 0 ms, which lasts."""
+        if not timeout_ms:
+            return 0
+        # The present time was rounded down, and no wait may end too early.
+        return self.now_ms + timeout_ms + (self.clock.now_us() > self.now_ms * 1000)
+
     def block(
         self,
         keys: Sequence[bytes],
@@ -237,9 +244,7 @@ class Context:
             if recheck_ms and not self.now_ms < waiter.recheck_ms < recheck_ms:
                 waiters.recheck_at(waiter, recheck_ms)  # the earlier one may be for another key
             return
-        deadline_ms = self.now_ms + timeout_ms if timeout_ms else 0
-        if deadline_ms and self.clock.now_us() > self.now_ms * 1000:
-            deadline_ms += 1  # the present time was rounded down, and no wait may end too early
+        deadline_ms = self.deadline_ms(timeout_ms)
         session = self.session
         if isinstance(wants, list):
             lowest: dict[bytes, int] = {}
@@ -318,7 +323,7 @@ class Context:
         self.server.holdings.measure()
 
     def long_reply(self, args: list[bytes], values: list[Any]) -> bytes | None:
-        """The reply for an array of any length; a command returns it, None included.
+        """The reply for an array or a set of any length; a command returns it, None included.
 
         Many values are encoded in slices, so they must not change any more.
         """
@@ -344,9 +349,11 @@ def _never(_value: Value | None) -> bool:
 
 
 def _encoded(values: list[Any], resp3: bool) -> Steps[list[bytes]]:
-    parts = [array_header(len(values))]
+    head = encode(type(values)(), resp3)  # of an array, or of a set
+    parts = [b"%b%d\r\n" % (head[:1], len(values))]
     for at in range(0, len(values), _VALUES_AT_ONCE):
-        parts += [encode(each, resp3) for each in values[at : at + _VALUES_AT_ONCE]]
+        some = values[at : at + _VALUES_AT_ONCE]
+        parts.append(b"".join([encode(each, resp3) for each in some]))
         yield
     return parts
 

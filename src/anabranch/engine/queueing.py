@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from anabranch.engine.served_command import ServedCommand
@@ -18,6 +18,7 @@ from anabranch.metrics.holdings import (
 )
 from anabranch.resp.encode import QUEUED
 from anabranch.resp.limits import ARGUMENT_BYTES, REQUEST_BYTES
+from anabranch.scheduling import Steps
 
 _PLACE_BYTES: Final = NAME_BYTES + PAIR_BYTES + SET_SLOT_BYTES + OBJECT_BYTES
 """What a watched key takes for each client beside its name."""
@@ -25,11 +26,21 @@ _PLACE_BYTES: Final = NAME_BYTES + PAIR_BYTES + SET_SLOT_BYTES + OBJECT_BYTES
 _WATCHERS_BYTES: Final = SET_BYTES + SET_SLOT_BYTES
 """What a watched key takes once."""
 
+_AT_ONCE: Final = 500
+"""What one step drops: half a millisecond."""
+
 
 def forget_watches(keyspace: Keyspace, session: Session) -> None:
     """Stop watching keys, and forget whether they have changed."""
+    _forget(keyspace, session, session.watched)
+    session.watched = set()  # a cleared one would keep its table
+    session.watch_broken = False
+
+
+def _forget(keyspace: Keyspace, session: Session, places: Collection[tuple[int, bytes]]) -> None:
+    """Stop watching some of the keys that a session watches."""
     size = gone = 0
-    for index, key in session.watched:
+    for index, key in places:
         watchers = keyspace.databases[index].watchers
         watching = watchers.get(key)
         size += _PLACE_BYTES + len(key)
@@ -39,10 +50,21 @@ def forget_watches(keyspace: Keyspace, session: Session) -> None:
         if not watching:
             del watchers[key]
             gone += 1
-    session.watched = set()  # a cleared one would keep its table
-    session.watch_broken = False
     session.hold("watched", -size)
     session.holdings.change("watched", -gone * _WATCHERS_BYTES)
+
+
+def left(keyspace: Keyspace, session: Session) -> Steps[None]:
+    """A connection has ended: drop its watches and its queue, some in each step."""
+    watched, requests = session.watched, session.transaction or []
+    while watched:
+        some = [watched.pop() for _ in range(min(len(watched), _AT_ONCE))]
+        _forget(keyspace, session, some)
+        yield
+    while requests:
+        del requests[-_AT_ONCE:]
+        yield
+    end_transaction(keyspace, session)
 
 
 def watch_keys(session: Session, database: Database, keys: Iterable[bytes]) -> None:

@@ -45,6 +45,9 @@ class Blocked(Protocol):
 class Runner(Protocol):
     """What commands may ask of the region that runs them."""
 
+    def is_over(self) -> bool:
+        """Whether the present slice of time is over."""
+
     def begin_slices(
         self, session: Session, args: list[bytes], steps: Steps[list[bytes]]
     ) -> list[bytes] | None:

@@ -64,9 +64,9 @@ class Session(Author):
         self.watched: set[tuple[int, bytes]] = set()
         self.watch_broken = False
         # publish/subscribe
-        self.channels: set[bytes] = set()
-        self.patterns: set[bytes] = set()
-        self.shard_channels: set[bytes] = set()
+        self.channels: dict[bytes, None] = {}  # in the order of subscription
+        self.patterns: dict[bytes, None] = {}
+        self.shard_channels: dict[bytes, None] = {}
         # CLIENT REPLY: "on", "off", or "skip" for the next request
         self.reply_mode = "on"
         self.reply_skip = False

@@ -8,7 +8,7 @@ those that are not streams any more.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from sys import getsizeof
 from typing import Final
 
@@ -73,8 +73,8 @@ class Following:
     def __init__(self) -> None:
         self.patterns: OrderedDict[bytes, FollowedPattern] = OrderedDict()
         """By their text; the one that was used last is the last one."""
-        self.wait: Callable[[Waiter, bytes], None] = _nobody_waits
-        """Lets a waiter wait for one more key."""
+        self.wait: Callable[[Waiter, Iterable[bytes]], None] = _nobody_waits
+        """Lets a waiter wait for more keys."""
 
     def of(self, glob: bytes, order: KeyOrder) -> FollowedPattern:
         """The names of a pattern, which is kept from now on."""
@@ -96,7 +96,7 @@ class Following:
         for pattern in self.patterns.values():
             if pattern.added(key):
                 for waiter in pattern.waiters:
-                    self.wait(waiter, key)
+                    self.wait(waiter, (key,))
 
     def renew(self, order: KeyOrder) -> None:
         """The database has other keys now: look at all of them, at once if a reader waits."""
@@ -108,9 +108,8 @@ class Following:
             renewed.waiters = pattern.waiters
             while renewed.grow():
                 pass
-            for key in renewed.keys:
-                for waiter in renewed.waiters:
-                    self.wait(waiter, key)
+            for waiter in renewed.waiters:
+                self.wait(waiter, renewed.keys)
 
     @property
     def used_bytes(self) -> int:
@@ -118,5 +117,5 @@ class Following:
         return sum([each.used_bytes for each in self.patterns.values()])
 
 
-def _nobody_waits(_waiter: Waiter, _key: bytes) -> None:
+def _nobody_waits(_waiter: Waiter, _keys: Iterable[bytes]) -> None:
     """There are no waiters yet."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
+from heapq import merge
+from itertools import islice
 from sys import getsizeof
 from typing import Final
 
@@ -19,6 +21,7 @@ from xxhash import xxh32_digest
 from anabranch import zstd
 from anabranch.keyspace.version_vectors import covers, maximum, row_of, vector_of
 from anabranch.metrics.holdings import NAME_BYTES
+from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.groups.group import LOCAL_REPLICA_ID
 from anabranch.stream.numbering import has_behind
 from anabranch.stream.stream import Stream
@@ -38,18 +41,26 @@ _ROW_BYTES: Final = getsizeof([0, 0]) + getsizeof(1 << 20) + NAME_BYTES
 """A row beside its place in the table, and a name."""
 
 
+PAGE = 500
+"""Rows that are written or read in one step: a fraction of a millisecond. Tests change it."""
+
+_Table = dict[bytes, _Row] | list[msgspec.Raw]
+"""Rows as they are written; more than a page of them as a list of pages."""
+
+
 class _WrittenCursor(msgspec.Struct, array_like=True):
     """A cursor as it is written."""
 
     base: list[int]
-    rows: dict[bytes, list[int]]
+    rows: dict[bytes, list[int]] | list[msgspec.Raw]
     ended: list[bytes]
     after: bytes
-    places: dict[bytes, list[int]] | None = None
+    places: dict[bytes, list[int]] | list[msgspec.Raw] | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_WrittenCursor).decode
+_decode_page = msgspec.msgpack.Decoder(dict[bytes, list[int]]).decode
 _compressor: Final = zstd.FrameCompressor(1)
 
 
@@ -109,22 +120,33 @@ class JointCursor:
         return getsizeof(self.rows) + _ROW_BYTES * (len(self.rows) + len(self.places or ()))
 
     def text(self) -> bytes:
-        """The cursor as a client gets it: ``c1:`` and base64url.
+        """The cursor as a client gets it."""
+        return in_one_go(self.text_steps())
+
+    def text_steps(self) -> Steps[bytes]:
+        """The cursor as a client gets it, made in steps: ``c1:`` and base64url.
 
         The bytes are a checksum and a msgpack list, which is compressed if that makes it shorter.
         """
         if not (self.base or self.rows or self.ended or self.after or self.places):
             return _NOTHING
-        fields = [row_of(self.base), _by_name(self.rows), sorted(self.ended), self.after]
+        rows = yield from _written(self.rows)
+        fields = [row_of(self.base), rows, sorted(self.ended), self.after]
         if self.places is not None:
-            fields.append(_by_name(self.places))
+            fields.append((yield from _written(self.places)))
         plain = _encode(fields)
+        yield
         body = min(plain, _compressor.compress(plain), key=len)
         return _PREFIX + urlsafe_b64encode(xxh32_digest(body) + body).rstrip(b"=")
 
 
 def read_joint_cursor(raw: bytes) -> JointCursor:
     """The cursor of a text. Raises :class:`ValueError` for anything that is none."""
+    return in_one_go(cursor_steps(raw))
+
+
+def cursor_steps(raw: bytes) -> Steps[JointCursor]:
+    """The cursor of a text, read in steps. Raises :class:`ValueError` for anything that is none."""
     if raw == _NOTHING:
         return JointCursor({}, {}, set(), b"")
     coded = raw.removeprefix(_PREFIX)
@@ -137,14 +159,38 @@ def read_joint_cursor(raw: bytes) -> JointCursor:
     try:
         if body.startswith(zstd.MAGIC):
             body = zstd.expanded(body, _BYTES_MAX)
+            yield
         fields = _decode(body)
+        rows = yield from _read(fields.rows)
+        places = None if fields.places is None else (yield from _read(fields.places))
     except (msgspec.MsgspecError, zstd.ZstdError) as problem:
         raise ValueError("not a cursor") from problem
-    return JointCursor(
-        vector_of(fields.base), fields.rows, set(fields.ended), fields.after, fields.places
-    )
+    return JointCursor(vector_of(fields.base), rows, set(fields.ended), fields.after, places)
 
 
-def _by_name(rows: dict[bytes, _Row]) -> dict[bytes, _Row]:
+def _written(rows: dict[bytes, _Row]) -> Steps[_Table]:
     """Rows in the order of names, which is compressed best."""
-    return {key: rows[key] for key in sorted(rows)}
+    if len(rows) <= PAGE:
+        return {key: rows[key] for key in sorted(rows)}
+    names = list(rows)
+    parts: list[list[bytes]] = []
+    for at in range(0, len(names), PAGE):
+        parts.append(sorted(names[at : at + PAGE]))
+        yield
+    ordered = merge(*parts)
+    pages: list[msgspec.Raw] = []
+    while page := {key: rows[key] for key in islice(ordered, PAGE)}:
+        pages.append(msgspec.Raw(_encode(page)))
+        yield
+    return pages
+
+
+def _read(table: _Table) -> Steps[dict[bytes, _Row]]:
+    """Rows that were written."""
+    if isinstance(table, dict):
+        return table
+    rows: dict[bytes, _Row] = {}
+    for page in table:
+        rows.update(_decode_page(page))
+        yield
+    return rows

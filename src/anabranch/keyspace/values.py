@@ -15,6 +15,9 @@ from anabranch.stream.elements import LIST, SET, Items
 from anabranch.stream.shared import NOTHING_SHARED, Shared
 from anabranch.stream.stream import Stream
 
+_SORTED_MAX: Final = 1000
+"""Larger sets have no order."""
+
 PLAIN: Final = 0
 TEXT: Final = 1
 RAW: Final = 2
@@ -132,6 +135,14 @@ def string_values(data: list[bytes]) -> list[StringValue]:
 Value = Stream | StringValue | ListValue | SetValue
 
 
+def in_order(members: Collection[bytes]) -> list[bytes]:
+    """The members of a set, always in the same order, so that equal seeds draw the same.
+
+    The order of a large set is any: Redis has none, and sorting a million takes a second.
+    """
+    return sorted(members) if len(members) <= _SORTED_MAX else list(members)
+
+
 @mypyc_attr(acyclic=True)
 class DrawOrder:
     """A set's members for random choices; it must be told of each change.
@@ -140,8 +151,8 @@ class DrawOrder:
     removed. So adding, removing and drawing take the same time in sets of all sizes.
     """
 
-    def __init__(self, members: Iterable[bytes]) -> None:
-        self._members = sorted(members)  # equal seeds draw the same
+    def __init__(self, members: Collection[bytes]) -> None:
+        self._members = in_order(members)
         self._removed: set[bytes] = set()
 
     @property

@@ -11,9 +11,13 @@ from typing import Any, Final
 from anabranch.compiling import mypyc_attr
 from anabranch.keyspace.values import Value
 from anabranch.metrics.holdings import DICT_BYTES, DICT_SLOT_BYTES, PAIR_BYTES, bytes_of
+from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.stream import Stream
 
 _FEW: Final = 8
+
+_KEYS_AT_ONCE: Final = 1000
+"""Keys whose queues a command leaves in one step: a fraction of a millisecond."""
 
 Condition = Callable[["Value | None"], bool]
 """Whether running a command again can end its wait, judged by the present value of a signalled key
@@ -129,6 +133,11 @@ class KeyQueue:
             insort(self._behind, behind)
         else:
             self._lanes[wants] = {waiter.number: waiter}
+
+    def has(self, waiter: Waiter) -> bool:
+        """Whether a command, which waits for a condition, is in the queue."""
+        lane = self._lanes.get(waiter.wants) if waiter.wants is not None else None
+        return lane is not None and waiter.number in lane
 
     def sort(self) -> None:
         """Restore the order of the lanes after a command has joined that began to wait earlier."""
@@ -251,6 +260,8 @@ class Waiters:
         """By their numbers, in the order in which they began to wait."""
         self._number = 0
         self._lasting = 0
+        self.carry_out: Callable[[Steps[None]], None] = in_one_go
+        """Does what takes long, in steps."""
         # A heap of times and numbers; stale ones are skipped.
         self._timers: list[tuple[int, int]] = []
 
@@ -265,13 +276,19 @@ class Waiters:
         self._arm(waiter.deadline_ms, waiter)
         self._arm(waiter.recheck_ms, waiter)
 
-    def extend(self, waiter: Waiter, key: bytes) -> None:
-        """Let a command wait for one more key, unless it does; what it wants is a condition."""
-        if key not in waiter.keys:
-            waiter.keys.append(key)
-            held, shared = self._join(waiter, len(waiter.keys) - 1)
-            self.hold(waiter, held, shared)
-            self._queues[waiter.db][0][key].sort()
+    def extend(self, waiter: Waiter, keys: Iterable[bytes]) -> None:
+        """Let a command wait for more keys, unless it does; what it wants is a condition."""
+        queues, _ = self._queues[waiter.db]
+        first = len(waiter.keys)
+        for key in keys:
+            queue = queues.get(key)
+            if queue is None or not queue.has(waiter):
+                waiter.keys.append(key)
+        held, shared = self._join(waiter, first)
+        self.hold(waiter, held, shared)
+        for key in waiter.keys[first:]:
+            if not queues[key].is_lone:
+                queues[key].sort()
 
     def _join(self, waiter: Waiter, first: int) -> tuple[int, int]:
         """Join the queues of its keys, from this place on.
@@ -312,6 +329,11 @@ class Waiters:
         self.remove(waiter)
         self.enqueue(waiter)
 
+    def expire_at(self, waiter: Waiter, deadline_ms: int) -> None:
+        """End a wait at a time of day, 0 for never."""
+        waiter.deadline_ms = deadline_ms
+        self._arm(deadline_ms, waiter)
+
     def recheck_at(self, waiter: Waiter, at_ms: int) -> None:
         """Run the waiter's command again at a time of day."""
         waiter.recheck_ms = at_ms
@@ -334,11 +356,30 @@ class Waiters:
         if self.active.pop(waiter.number, None) is None:
             return
         self._lasting -= waiter.is_lasting
-        gone = 0
         if waiter.conditions is not None:
             waiter.conditions.pop(waiter, None)
+        keys = waiter.keys
+        if len(keys) > _KEYS_AT_ONCE:
+            self.carry_out(self._leaving(waiter))
+        else:
+            self.hold(waiter, -waiter.held_bytes, -self._leave(waiter, keys, 0))
+
+    def _leaving(self, waiter: Waiter) -> Steps[None]:
+        """Take a command with very many keys out of their queues, some in each step."""
+        for first in range(0, len(waiter.keys), _KEYS_AT_ONCE):
+            some = waiter.keys[first : first + _KEYS_AT_ONCE]
+            self.hold(waiter, 0, -self._leave(waiter, some, first))
+            yield
+        self.hold(waiter, -waiter.held_bytes)
+
+    def _leave(self, waiter: Waiter, keys: list[bytes], first: int) -> int:
+        """Take a command out of the queues of some of its keys, which begin at a place.
+
+        Returns how many bytes less those hold who wait in these queues.
+        """
+        gone = 0
         queues, reviewed = self._queues[waiter.db]
-        for at, key in enumerate(waiter.keys):
+        for at, key in enumerate(keys, first):
             queue = queues[key]
             if queue.is_lone:
                 del queues[key]
@@ -349,8 +390,8 @@ class Waiters:
             else:
                 gone -= queue.used_bytes
         if reviewed:
-            reviewed.difference_update([key for key in waiter.keys if key not in queues])
-        self.hold(waiter, -waiter.held_bytes, -gone)
+            reviewed.difference_update([key for key in keys if key not in queues])
+        return gone
 
     def due(self, now_ms: int) -> Iterable[Waiter]:
         """Waiters whose deadline or recheck time has come; each at most once per timer."""

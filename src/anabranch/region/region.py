@@ -22,7 +22,7 @@ from anabranch.engine import texts
 from anabranch.engine.context import Context
 from anabranch.engine.dispatch import RequestRefused
 from anabranch.engine.host import Host, HostClock
-from anabranch.engine.queueing import end_transaction
+from anabranch.engine.queueing import left
 from anabranch.engine.script_machine import Scripts
 from anabranch.engine.served_command import ServedCommand
 from anabranch.engine.services import Services
@@ -93,6 +93,7 @@ class Region(RegionState):
         self._next_session_id = 1
         self._before: list[Callable[[kinds.Effect], None]] = []  # snapshots in progress
         self.scheduler.on_drive = self._sweep_from_now_on
+        self.keyspace.waiters.carry_out = self.scheduler.carry_out
 
     # -- sessions -----------------------------------------------------------------------------
 
@@ -108,18 +109,20 @@ class Region(RegionState):
         return session
 
     def close_session(self, session: Session) -> None:
-        """The connection has ended: remove its waiter, its watches and its subscriptions."""
+        """The connection has ended: drop what it had, very much of it in later turns."""
         self.sessions.pop(session.id, None)
+        session.closing = True  # what it still listens to is not sent any more
         self.waking.remove(session)
         if session.sliced is not None:
             session.sliced.cancel()
-        if session.watched or session.transaction is not None:
-            end_transaction(self.keyspace, session)
         session.set_names(b"", b"", b"")
         session.backlog.clear()
         session.outbox.clear()
         self.context.leave(session)
-        self.channels.remove(session)
+        self.channels.pending.pop(session, None)
+        self.scheduler.carry_out(self.channels.leave_all(session))
+        if session.watched or session.transaction is not None:
+            self.scheduler.carry_out(left(self.keyspace, session))
         self.leases.left(session.id, self.clock.now_us() // 1000)
         self.dispatcher.stop_monitoring(session)
         self.dispatcher.postponed.pop(session, None)
@@ -263,6 +266,10 @@ class Region(RegionState):
         except CommandError as refusal:
             entry = self.dispatcher.find(args)
             raise self.dispatcher.refused(self.context.session, entry, refusal) from None
+
+    def is_over(self) -> bool:
+        """Whether the present slice of time is over."""
+        return self.scheduler.is_over()
 
     def begin_slices(
         self, session: Session, args: list[bytes], steps: Steps[list[bytes]]

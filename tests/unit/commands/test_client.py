@@ -86,7 +86,7 @@ def test_list_shows_every_connection_with_its_state(server):
 
 def test_list_can_be_narrowed(server):
     other = server.connect()
-    other.channels.add(b"c")
+    other.channels[b"c"] = None
     other.refresh()
     assert [line["id"] for line in listed(server, "TYPE", "pubsub")] == [str(other.id)]
     assert [line["id"] for line in listed(server, "TYPE", "normal")] == [str(server.session.id)]

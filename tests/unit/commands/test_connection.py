@@ -23,7 +23,7 @@ def test_ping_answers_pong_or_the_message(server):
 
 
 def test_a_resp2_subscriber_gets_pong_as_a_message(server):
-    server.session.channels.add(b"c")
+    server.session.channels[b"c"] = None
     server.session.refresh()
     assert server.do("PING") == [b"pong", b""]
     assert server.do("PING", "hi") == [b"pong", b"hi"]

@@ -134,7 +134,7 @@ def test_changes_count_up(server):
 def test_watching_and_subscribed_clients(server):
     server.do("WATCH", "k")
     other = server.connect()
-    other.channels.add(b"c")
+    other.channels[b"c"] = None
     clients = figures(server, "clients")
     assert (clients["watching_clients"], clients["total_watched_keys"]) == ("1", "1")
     assert (clients["pubsub_clients"], clients["connected_clients"]) == ("1", "2")

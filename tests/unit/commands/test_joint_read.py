@@ -6,13 +6,16 @@ Between regions: ``tests/active_active/test_joint_cursors.py``.
 from __future__ import annotations
 
 import random
+from ast import literal_eval
 from typing import Any
 
 import pytest
 
 from anabranch.commands.extensions import joint_read, reading
-from anabranch.keyspace import following
+from anabranch.engine.session import Session
+from anabranch.keyspace import following, joint_cursor
 from anabranch.keyspace.joint_cursor import JointCursor, read_joint_cursor
+from anabranch.scheduling import SLICE_NS
 from anabranch.version import IS_COMPILED
 from tests.support.streams import BOTH_PROTOCOLS, WRONGTYPE, Streams
 
@@ -322,19 +325,22 @@ class History:
         self.rng = random.Random(seed)
         self.s = Streams(stream_node_max_entries=4)
         self.live: dict[str, dict[str, str]] = {}  # by key: the kinds of entries, by unique names
+        self.kinds: dict[tuple[str, str], str] = {}  # of all entries ever
         self.added = 0
+        self.changes = True  # while a reader looks in steps
         self.readers = [Reader(self, of, where) for of in OF for where in (None, "k = x", "k ^ y")]
 
-    def step(self) -> None:
+    def step(self, kind_of_step: int | None = None) -> None:
         rng, s = self.rng, self.s
         key = rng.choice("abcd") + rng.choice("12")
-        match rng.randrange(12):
+        match rng.randrange(12) if kind_of_step is None else kind_of_step:
             case 0 | 1 | 2 | 3 | 4:
                 for _ in range(rng.randint(1, 6)):
                     self.added += 1
                     kind = rng.choice(["x", "xx", "y", "y1", "z"])
                     s.do("XADD", key, "*", "n", str(self.added), "k", kind)
                     self.live.setdefault(key, {})[str(self.added)] = kind
+                    self.kinds[key, str(self.added)] = kind
             case 5:
                 for entry_id, fields in s.do("XRANGE", key, "-", "+"):
                     if rng.random() < 0.3:
@@ -356,6 +362,20 @@ class History:
                 self.live.pop(key, None)
             case _:
                 rng.choice(self.readers).read()
+
+    def ask(self, line: str) -> Any:
+        """The reply to a reader. If turns are driven, others change data in between."""
+        if not self.s.clock.tick_ns:
+            return self.s.run(line)
+        session = self.s.connect()
+        reply = self.s.shows(line, session)
+        while not reply:
+            if self.changes:
+                self.step(self.rng.randrange(9))
+            self.s.region.scheduler.run_turn()
+            reply = self.s.answer(session)
+        self.s.region.close_session(session)
+        return literal_eval(reply)
 
 
 OF = ("PATTERN *", "PATTERN [ab]*", "STREAMS a1 b2 c1")
@@ -381,14 +401,14 @@ class Reader:
         limit = rng.choice(["COUNT", "MAXCOUNT"])
         options = options or (f"{limit} {count}" if count else f"MAXSIZE {rng.randint(1, 300)}")
         options += f" WHERE {self.where}" if self.where else ""
-        self.cursor, rows = self.history.s.run(f"AB.READ {options} FROM {self.cursor} {self.of}")
+        line = f"AB.READ {options} FROM {self.cursor} {self.of}"
+        self.cursor, rows = self.history.ask(line)
         found = 0
         for key, entries in rows:
-            live = self.history.live[key]
             numbers = []
             for _, (_, name, _, kind) in entries:
                 assert (key, name) not in self.got, "twice"
-                assert live[name] == kind
+                assert self.history.kinds[key, name] == kind
                 assert self.follows(key)
                 assert self.matches(kind)
                 self.got.add((key, name))
@@ -399,14 +419,21 @@ class Reader:
         return found
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(24))
 def test_every_entry_comes_once_whatever_happens(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """In half of the runs each slice does one step, and others change data between slices."""
     monkeypatch.setattr(reading, "EFFORT", 100 if seed % 2 else 20_000)
     history = History(seed)
+    if seed >= 12:
+        monkeypatch.setattr(joint_read, "STREAMS_AT_ONCE", 1 + seed % 3)
+        monkeypatch.setattr(joint_read, "TAKEN_AT_ONCE", 1)
+        monkeypatch.setattr(joint_cursor, "PAGE", 2)
+        drive(history.s)
     for _ in range(150):
         history.step()
+    history.changes = False
     for reader in history.readers:
         before = None
         while before != reader.cursor:
@@ -416,3 +443,106 @@ def test_every_entry_comes_once_whatever_happens(
             for name, kind in live.items():
                 expected = reader.follows(key) and reader.matches(kind)
                 assert ((key, name) in reader.got) == expected
+
+
+# -- looks in steps ---------------------------------------------------------------------------
+
+
+def drive(s: Streams) -> None:
+    """Let each slice do one step, when a test runs a turn."""
+    s.region.scheduler.drive(lambda: None)
+    s.clock.tick_ns = SLICE_NS
+
+
+@pytest.fixture
+def stepping(s: Streams, monkeypatch: pytest.MonkeyPatch) -> Streams:
+    """Ten streams, of which a step looks at two."""
+    monkeypatch.setattr(joint_read, "STREAMS_AT_ONCE", 2)
+    for number in range(10):
+        s.fill(f"k{number}", "1-0")
+    drive(s)
+    return s
+
+
+def end(s: Streams, session: Session, turns: int = 100) -> str:
+    """Run turns until a connection gets its reply."""
+    for _ in range(turns):
+        s.region.scheduler.run_turn()
+        if answer := s.answer(session):
+            return answer
+    raise AssertionError("no reply")
+
+
+def test_others_are_served_while_a_reader_looks_at_many_streams(stepping: Streams) -> None:
+    reader = stepping.waits("AB.READ FROM 0 PATTERN *")
+    stepping.region.scheduler.run_turn()
+    assert stepping.run("XLEN k1") == 1
+    assert stepping.answer(reader) == ""
+    assert not reader.blocked, "the end of its socket must not drop the reply"
+    assert end(stepping, reader).count("['k") == 10
+    assert not stepping.region.keyspace.databases[0].waiters
+
+
+@pytest.mark.parametrize("turns", range(9))
+@pytest.mark.parametrize("key", ["k0", "k9", "new"])
+def test_what_comes_during_a_look_ends_the_wait(stepping: Streams, turns: int, key: str) -> None:
+    cursor = end(stepping, stepping.waits("AB.READ FROM 0 PATTERN *")).split("'")[1]
+    reader = stepping.waits(f"AB.READ BLOCK 0 FROM {cursor} PATTERN *")
+    for _ in range(turns):
+        stepping.region.scheduler.run_turn()
+    stepping.fill(key, "2-0")
+    assert f"[['{key}', [['2-0'" in end(stepping, reader)
+    stepping.region.scheduler.run_turn()
+    assert not stepping.region.keyspace.databases[0].waiters
+    assert not reader.holdings.by_holder["waiting"]
+
+
+def test_a_time_out_during_a_look_is_found_at_its_end(stepping: Streams) -> None:
+    cursor = end(stepping, stepping.waits("AB.READ FROM 0 PATTERN *")).split("'")[1]
+    stepping.fill("k5", "2-0")
+    reader = stepping.waits(f"AB.READ BLOCK 1 FROM {cursor} PATTERN *")
+    stepping.advance(100)
+    stepping.region.tick()
+    assert "[['k5', [['2-0'" in end(stepping, reader)
+    cursor = end(stepping, stepping.waits("AB.READ FROM 0 PATTERN *")).split("'")[1]
+    reader = stepping.waits(f"AB.READ BLOCK 1 FROM {cursor} PATTERN *")
+    stepping.advance(100)
+    for _ in range(100):
+        stepping.region.scheduler.run_turn()
+        stepping.region.tick()
+    assert stepping.answer(reader) == f"['{cursor}', []]"
+
+
+def test_a_wait_that_is_ended_during_a_look_loses_nothing(stepping: Streams) -> None:
+    reader = stepping.waits("AB.READ BLOCK 0 FROM 0 PATTERN *")
+    stepping.region.scheduler.run_turn()
+    assert stepping.run(f"CLIENT UNBLOCK {reader.id}") == 1
+    assert stepping.answer(reader) == "['0', []]"
+    assert not stepping.region.keyspace.databases[0].waiters
+
+
+@pytest.mark.parametrize("turns", range(22, 36))
+def test_what_was_read_and_not_told_is_read_again(stepping: Streams, turns: int) -> None:
+    cursor = end(stepping, stepping.waits("AB.READ FROM 0 PATTERN *")).split("'")[1]
+    reader = stepping.waits(f"AB.READ BLOCK 0 FROM {cursor} PATTERN *")
+    for _ in range(20):
+        stepping.region.scheduler.run_turn()
+    writer = stepping.connect()
+    adding = [["XADD", f"k{number}", "2-0", "f", "v"] for number in range(10)]
+    for words in (["MULTI"], *adding, ["EXEC"]):
+        answer = stepping.raw(*words, session=writer)
+    if not answer:
+        end(stepping, writer)
+    for _ in range(turns):
+        stepping.region.scheduler.run_turn()
+    stepping.run(f"CLIENT UNBLOCK {reader.id}")
+    cursor, rows = literal_eval(stepping.answer(reader))
+    if not rows:
+        rows = literal_eval(end(stepping, stepping.waits(f"AB.READ FROM {cursor} PATTERN *")))[1]
+    assert len(rows) == 10
+
+
+def test_a_bad_cursor_is_refused_in_steps(stepping: Streams) -> None:
+    assert stepping.fails("AB.READ FROM c1:abc PATTERN *") == NO_CURSOR
+    assert not stepping.session.blocked
+    assert stepping.run("PING") == "PONG"

@@ -32,8 +32,8 @@ def test_unsubscribing_from_everything(h: Harness) -> None:
     s = h.connect()
     h.raw("SUBSCRIBE", "b", "a", session=s)
     assert h.raw("UNSUBSCRIBE", session=s) == (
-        b"*3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:1\r\n"
-        b"*3\r\n$11\r\nunsubscribe\r\n$1\r\nb\r\n:0\r\n"
+        b"*3\r\n$11\r\nunsubscribe\r\n$1\r\nb\r\n:1\r\n"
+        b"*3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:0\r\n"
     )
     assert h.raw("UNSUBSCRIBE", session=s) == b"*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n"
     assert h.do("GET", "k", session=s) is None

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from anabranch.effects import kinds
+from anabranch.engine.channels import NAMES_AT_ONCE
 from anabranch.engine.session import Session
 from anabranch.keyspace.deferred_free import DeferredFree
 from anabranch.keyspace.digest import keyspace_digest
@@ -516,7 +517,16 @@ def test_so_many_deleted_values_wait_and_no_more() -> None:
 # -- long replies --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", [("MGET",), ("PUBSUB", "NUMSUB"), ("SMISMEMBER", "set")])
+LONG_REPLIES = [
+    ("MGET",),
+    ("PUBSUB", "NUMSUB"),
+    ("SMISMEMBER", "set"),
+    ("COMMAND", "GETKEYS", "MSET"),
+    ("COMMAND", "GETKEYSANDFLAGS", "MSET"),
+]
+
+
+@pytest.mark.parametrize("words", LONG_REPLIES)
 def test_a_long_reply_is_encoded_in_steps(region: Driven, words: tuple[str, ...]) -> None:
     """It shows the moment at which the request came."""
     keys = [f"key:{index}" for index in range(20_000)]
@@ -527,6 +537,25 @@ def test_a_long_reply_is_encoded_in_steps(region: Driven, words: tuple[str, ...]
     region.do("FLUSHALL", session=region.other)
     assert region.turns(session) > 2
     assert region.replies(session) == [expected]
+
+
+@pytest.mark.parametrize("resp3", [False, True])
+@pytest.mark.parametrize("words", [("SMEMBERS", "a"), ("SUNION", "a", "b"), ("SDIFF", "a", "none")])
+def test_the_members_of_a_large_set_are_encoded_in_steps(
+    region: Driven, words: tuple[str, ...], resp3: bool
+) -> None:
+    members = [f"m:{index}" for index in range(20_000)]
+    region.do("SADD", "a", *members, session=region.other)
+    region.do("SADD", "b", *members[:10], session=region.other)
+    session = region.connect(resp3=resp3)
+    region.raw(*words, session=session)
+    assert session.sliced is not None
+    region.do("FLUSHALL", session=region.other)
+    assert region.turns(session) > 2
+    data = region.received(session)
+    assert data.startswith(b"~20000\r\n" if resp3 else b"*20000\r\n")
+    (found,) = decode_all(data)
+    assert sorted(found) == sorted(each.encode() for each in members)
 
 
 # -- commands with very many IDs -----------------------------------------------------------------
@@ -632,3 +661,105 @@ def test_idempotent_ids_are_forgotten_after_a_want_of_memory() -> None:
         s.region.tick()
         s.region.scheduler.run_turn()
     assert s.region.keyspace.databases[0].values[b"p"].producers.tracked == 0
+
+
+# -- subscriptions, and what a connection had -------------------------------------------------
+
+CHANNEL_KINDS = pytest.mark.parametrize("kind", ["", "P", "S"])
+NAMES = [f"name:{number:04}*" for number in range(10 * NAMES_AT_ONCE)]
+
+
+def acknowledged(region: Driven, session: Session, *args: object) -> list[Any]:
+    """The acknowledgements of a request, each slice of which writes its own."""
+    replies = decode_all(region.raw(*args, session=session))
+    for _ in range(TURNS_MAX):
+        if session.sliced is None:
+            return replies
+        region.region.scheduler.run_turn()
+        region.settle()
+        replies += decode_all(region.received(session))
+    raise AssertionError("no end")
+
+
+@CHANNEL_KINDS
+def test_very_many_subscriptions_begin_and_end_in_slices(region: Driven, kind: str) -> None:
+    session = region.connect(resp3=True)
+    assert len(region.raw(f"{kind}SUBSCRIBE", *NAMES, session=session)) < 50 * NAMES_AT_ONCE
+    assert session.sliced is not None
+    publish = "SPUBLISH" if kind == "S" else "PUBLISH"
+    assert region.do(publish, NAMES[0], "one", session=region.other) == 1
+    assert region.do(publish, NAMES[-1], "none", session=region.other) == 0
+    rest = [each for each in acknowledged(region, session, "PING") if isinstance(each, list)]
+    assert [each[2] for each in rest if each[0].endswith(b"subscribe")][-1] == len(NAMES)
+    assert [each[-1] for each in rest if each[0].endswith(b"message")] == [b"one"]
+    over = acknowledged(region, session, f"{kind}UNSUBSCRIBE")
+    assert [each[1].decode() for each in over] == NAMES
+    assert [each[2] for each in over] == list(reversed(range(len(NAMES))))
+    assert not region.region.holdings.by_holder["subscriptions"]
+
+
+@CHANNEL_KINDS
+@pytest.mark.parametrize("how", ["close", "RESET"])
+def test_who_had_very_many_subscriptions_leaves_them_in_slices(
+    region: Driven, kind: str, how: str
+) -> None:
+    session = region.connect(resp3=True)
+    acknowledged(region, session, f"{kind}SUBSCRIBE", *NAMES)
+    if how == "close":
+        region.region.close_session(session)
+    else:
+        assert region.raw("RESET", session=session) == b""
+    listeners = region.region.channels
+    registry = {"": listeners.channels, "P": listeners.patterns, "S": listeners.shards}[kind]
+    assert 0 < len(registry) < len(NAMES)
+    publish = "SPUBLISH" if kind == "S" else "PUBLISH"
+    remaining = next(iter(registry)).decode()
+    assert region.do(publish, remaining, "m", session=region.other) == (how == "RESET")
+    for _ in range(TURNS_MAX):
+        region.region.scheduler.run_turn()
+    assert not registry
+    assert not region.region.holdings.by_holder["subscriptions"]
+    assert not len(region.region.scheduler)
+    if how == "RESET":
+        assert region.received(session).endswith(b"+RESET\r\n")
+
+
+def test_who_waited_for_very_many_keys_leaves_them_in_slices(region: Driven) -> None:
+    keys = [f"k{number}" for number in range(5000)]
+    waiters = region.region.keyspace.databases[0].waiters
+    sessions = [region.connect() for _ in range(2)]
+    for session in sessions:
+        region.raw("BLPOP", *keys, 0, session=session)
+    region.region.close_session(sessions[0])
+    third = region.connect()
+    region.raw("BLPOP", "k4999", 0, session=third)
+    region.do("RPUSH", "k4999", "a", "b", session=region.other)
+    region.region.scheduler.run_turn()
+    assert region.replies(sessions[1]) == [[b"k4999", b"a"]]
+    region.region.scheduler.run_turn()
+    assert region.replies(third) == [[b"k4999", b"b"]]
+    assert len(waiters) > 1000
+    region.check()
+    for _ in range(50):
+        region.region.scheduler.run_turn()
+    assert not waiters
+    assert not region.region.holdings.by_holder["waiting"]
+
+
+def test_watches_and_queues_of_who_has_gone_are_dropped_in_slices(region: Driven) -> None:
+    session = region.connect()
+    region.raw("WATCH", *(f"k{number}" for number in range(2000)), session=session)
+    region.raw("MULTI", session=session)
+    for _ in range(2000):
+        region.raw("PING", session=session)
+    requests = session.transaction
+    region.region.close_session(session)
+    assert 0 < len(region.region.keyspace.databases[0].watchers) < 2000
+    assert requests is not None
+    assert len(requests) == 2000
+    for _ in range(50):
+        region.region.scheduler.run_turn()
+    assert not region.region.keyspace.databases[0].watchers
+    assert not requests
+    for holder in ("watched", "requests"):
+        assert not region.region.holdings.by_holder[holder]

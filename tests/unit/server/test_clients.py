@@ -62,7 +62,7 @@ def test_protected_mode_refuses_others_while_there_is_no_password() -> None:
 
 def test_idle_clients_are_those_that_neither_ask_nor_listen() -> None:
     quiet, listener, monitor = Connection(), Connection(), Connection()
-    listener.session.channels.add(b"c")
+    listener.session.channels[b"c"] = None
     monitor.session.monitoring = True
     everybody: Any = [quiet, listener, monitor]
     assert idle(everybody, 10_000, 10) == []
@@ -75,7 +75,7 @@ def test_a_hard_output_limit_acts_at_once() -> None:
     connection: Any = Connection()
     connection.transport.size = 99
     assert not limits.exceeded(connection, 0)
-    connection.session.channels.add(b"c")
+    connection.session.channels[b"c"] = None
     assert limits.exceeded(connection, 0)
 
 

@@ -17,6 +17,7 @@ from anabranch.engine.queueing import end_transaction
 from anabranch.engine.redaction import redacted
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, bulk
+from anabranch.scheduling import Steps
 from anabranch.version import REDIS_VERSION
 
 _WRONGPASS = "WRONGPASS invalid username-password pair or user is disabled."
@@ -148,11 +149,15 @@ def _hello_options(args: list[bytes]) -> tuple[tuple[bytes, bytes] | None, bytes
     return credentials, name
 
 
-def reset(ctx: Context, _args: list[bytes]) -> bytes:
+def reset(ctx: Context, args: list[bytes]) -> bytes | None:
     """RESET: the state of a new connection, except for the name and version of the library."""
+    return ctx.in_slices(args, _reset(ctx))
+
+
+def _reset(ctx: Context) -> Steps[list[bytes]]:
     session = ctx.session
+    yield from ctx.server.channels.leave_all(session)
     end_transaction(ctx.keyspace, session)
-    ctx.server.channels.remove(session)
     ctx.server.blocked.unsubscribe(session)
     ctx.server.dispatcher.stop_monitoring(session)
     session.monitoring = False
@@ -164,7 +169,7 @@ def reset(ctx: Context, _args: list[bytes]) -> bytes:
     session.resp3 = False
     session.refresh()
     ctx.enter(session, ctx.now_ms)
-    return b"+RESET\r\n"
+    return [b"+RESET\r\n"]
 
 
 # -- no cluster -------------------------------------------------------------------------------

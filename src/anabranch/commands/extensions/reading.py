@@ -145,33 +145,36 @@ class Taking:
         """Nothing follows that this region has."""
         self.has_ended = False
         """The stream is sealed, and no entry follows."""
-        self._stream = stream
-        self._applied = applied(ctx, stream)
+        self.stream = stream
+        self._ctx = ctx
         self._gaps = gaps
-        self._spans = spans_behind(stream, seen)
-        self._next = next(self._spans, None)
 
     def take(self, limits: CallLimits, most: int) -> int:
-        """Take at most so many entries more (-1: all) within the limits; returns how many."""
+        """Take at most so many entries more (-1: all) within the limits; returns how many.
+
+        The stream may have changed since the last time.
+        """
         before = self.count
+        spans = spans_behind(self.stream, self.reached)
+        found = next(spans, None)
         if limits.budget is not None and not before:
             limits.budget.begin_stream(self.key)
-        while self._next is not None:
+        while found is not None:
             left = -1 if most < 0 else most - self.count + before
             if not left or limits.is_reached:
                 break
-            replica_id, (block, low, high) = self._next
+            replica_id, (block, low, high) = found
             if limits.where is None:
                 stop = self._copy(block, low, high, left, limits)
             else:
                 stop = self._select(block, low, min(high, low + _AT_ONCE), left, limits)
             if stop > low:
-                self.reached[replica_id] = number_of(self._stream, block, stop - 1)
+                self.reached[replica_id] = number_of(self.stream, block, stop - 1)
                 if self._gaps is not None:
                     self._gaps.reach(replica_id, block, low, stop)
             more = replica_id, (block, stop, high)
-            self._next = more if stop < high else next(self._spans, None)
-        if self._next is None and not self.is_done:
+            found = more if stop < high else next(spans, None)
+        if found is None and not self.is_done:
             self._end()
         return self.count - before
 
@@ -216,9 +219,9 @@ class Taking:
     def _end(self) -> None:
         """These were all entries: others that were applied here are deleted."""
         self.is_done = True
-        for replica_id, number in self._applied.items():
+        for replica_id, number in applied(self._ctx, self.stream).items():
             self.reached[replica_id] = max(number, self.reached.get(replica_id, 0))
-        self.has_ended = self._stream.is_sealed
+        self.has_ended = self.stream.is_sealed
         if self._gaps is not None:
             self._gaps.end()
 

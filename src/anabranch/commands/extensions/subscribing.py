@@ -18,7 +18,7 @@ from collections.abc import Collection
 from itertools import islice
 from typing import Final
 
-from anabranch.commands.extensions.joint_read import JointRequest, be_told, begin, look
+from anabranch.commands.extensions.joint_read import JointRequest, be_told, begin, look, stand
 from anabranch.commands.extensions.reading import EntryRequest, is_stream, names_at
 from anabranch.commands.stream.read_request import parse_read
 from anabranch.commands.stream.readgroup import check_groups, news_of, next_turn_ms, xreadgroup
@@ -29,7 +29,7 @@ from anabranch.engine.key_extraction import options_before
 from anabranch.errors import CommandError
 from anabranch.keyspace.waiter import Condition, Waiter
 from anabranch.resp.encode import OK, array_header, bulk
-from anabranch.scheduling import Steps
+from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.stream import Stream
 
 CREDIT_MAX: Final = 1_000_000_000
@@ -233,7 +233,7 @@ class ReaderSubscription:
         is_whole = not self._due
         names = list(followed) if is_whole else list(islice(self._due, _READ_AT_ONCE))
         request.options.request.count = min(self.credit, PUSH_ENTRIES)
-        takings = look(ctx, request, names, is_whole=is_whole)
+        takings = in_one_go(look(ctx, request, names, is_whole=is_whole))
         if takings:
             self.credit -= sum([each.count for each in takings])
             _push(ctx, len(takings), request.rows(takings))
@@ -283,10 +283,18 @@ def subscribe(ctx: Context, args: list[bytes]) -> bytes | None:
     request = begin(ctx, args, EntryRequest(rest, ctx.now_ms))
     if request is None:
         return None
+    return ctx.in_slices(args, _begun_for_reader(ctx, args, request, credit))
+
+
+def _begun_for_reader(
+    ctx: Context, args: list[bytes], request: JointRequest, credit: int
+) -> Steps[list[bytes]]:
+    """Begin the subscription of a reader without a group, when its cursor is read."""
+    yield from stand(ctx, request)
     reader = ReaderSubscription(request, credit)
     waiter = _begin(ctx, args, list(request.followed(ctx)), reader, is_stream)
     be_told(ctx, waiter, request)
-    return OK
+    return [OK]
 
 
 def _begun_for_group(

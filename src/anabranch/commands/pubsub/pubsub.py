@@ -6,15 +6,18 @@ shard.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
+from anabranch.engine.channels import NAMES_AT_ONCE
 from anabranch.engine.context import Context
 from anabranch.engine.help import wrong_subcommand
 from anabranch.engine.session import Session
 from anabranch.engine.spec import CommandFunction
 from anabranch.errors import CommandError
-from anabranch.pattern import compile_glob
+from anabranch.pattern import check_length, compile_glob
 from anabranch.resp.encode import bulk, integer, null
+from anabranch.scheduling import Steps
 
 _Registry = dict[bytes, dict[Session, None]]
 
@@ -33,9 +36,9 @@ class SubscriptionKind:
         registry: _Registry = getattr(ctx.server.channels, self.registry)
         return registry
 
-    def names(self, session: Session) -> set[bytes]:
-        """The names that a session subscribes to."""
-        names: set[bytes] = getattr(session, self.own)
+    def names(self, session: Session) -> dict[bytes, None]:
+        """The names that a session subscribes to, in this order."""
+        names: dict[bytes, None] = getattr(session, self.own)
         return names
 
     def count(self, session: Session) -> int:
@@ -54,6 +57,32 @@ def _acknowledgement(session: Session, head: bytes, name: bytes | None, count: i
     return b"%b%b%b:%d\r\n" % (b">3\r\n" if session.resp3 else b"*3\r\n", head, shown, count)
 
 
+_Change = Callable[[Context, list[bytes]], list[bytes]]
+"""Adds or removes some names; returns the acknowledgements."""
+
+
+def _changed(ctx: Context, args: list[bytes], names: list[bytes], change: _Change) -> bytes | None:
+    """Add or remove names, very many of them in slices, each of which acknowledges its own.
+
+    Rules of users are about all names at once, so a request of a user with rules is not cut.
+    """
+    user = ctx.session.user
+    is_free = user is not None and user.is_unrestricted and not ctx.in_exec
+    if is_free and len(names) > NAMES_AT_ONCE:
+        return ctx.in_slices(args, _changed_in_steps(ctx, names, change))
+    return _acknowledged(ctx, change(ctx, names))
+
+
+def _changed_in_steps(ctx: Context, names: list[bytes], change: _Change) -> Steps[list[bytes]]:
+    session = ctx.session
+    for at in range(0, len(names), NAMES_AT_ONCE):
+        session.outbox += change(ctx, names[at : at + NAMES_AT_ONCE])
+        ctx.server.channels.pending[session] = None
+        session.refresh()
+        yield
+    return [b""]
+
+
 def _acknowledged(ctx: Context, acknowledgements: list[bytes]) -> bytes:
     """The acknowledgements as the reply; CLIENT REPLY OFF and SKIP do not silence them."""
     session = ctx.session
@@ -68,22 +97,27 @@ def _acknowledged(ctx: Context, acknowledgements: list[bytes]) -> bytes:
 def _subscriber(kind: SubscriptionKind) -> CommandFunction:
     """SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE."""
 
-    def run(ctx: Context, args: list[bytes]) -> bytes:
-        if kind is SHARDS and ctx.in_exec:
-            raise CommandError("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client")
+    def join(ctx: Context, names: list[bytes]) -> list[bytes]:
         session = ctx.session
         channels = ctx.server.channels
         registry = kind.listeners(ctx)
         own = kind.names(session)
         acknowledged: list[bytes] = []
-        if kind is PATTERNS:
-            channels.learn(args[1:])  # which refuses one that is too long, and so all
-        for name in args[1:]:
-            own.add(name)
+        for name in names:
+            own[name] = None
             channels.join(registry, name, session)
             count = kind.count(session)
             acknowledged.append(_acknowledgement(session, kind.joined, name, count))
-        return _acknowledged(ctx, acknowledged)
+        return acknowledged
+
+    def run(ctx: Context, args: list[bytes]) -> bytes | None:
+        if kind is SHARDS and ctx.in_exec:
+            raise CommandError("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client")
+        names = args[1:]
+        if kind is PATTERNS:
+            for name in names:  # one that is too long refuses all
+                check_length(name)
+        return _changed(ctx, args, names, join)
 
     return run
 
@@ -96,20 +130,27 @@ ssubscribe = _subscriber(SHARDS)
 def _unsubscriber(kind: SubscriptionKind) -> CommandFunction:
     """UNSUBSCRIBE, PUNSUBSCRIBE or SUNSUBSCRIBE; without names from everything of the kind."""
 
-    def run(ctx: Context, args: list[bytes]) -> bytes:
+    def leave(ctx: Context, names: list[bytes]) -> list[bytes]:
         session = ctx.session
+        channels = ctx.server.channels
         registry = kind.listeners(ctx)
         own = kind.names(session)
         acknowledged: list[bytes] = []
-        for name in args[1:] or sorted(own):
+        for name in names:
             if name in own:
-                own.remove(name)
-                ctx.server.channels.leave(registry, (name,), session)
+                del own[name]
+                channels.leave(registry, (name,), session)
             count = kind.count(session)
             acknowledged.append(_acknowledgement(session, kind.left, name, count))
-        if not acknowledged:
-            acknowledged.append(_acknowledgement(session, kind.left, None, kind.count(session)))
-        return _acknowledged(ctx, acknowledged)
+        return acknowledged
+
+    def run(ctx: Context, args: list[bytes]) -> bytes | None:
+        session = ctx.session
+        names = args[1:] or list(kind.names(session))
+        if not names:
+            nothing = _acknowledgement(session, kind.left, None, kind.count(session))
+            return _acknowledged(ctx, [nothing])
+        return _changed(ctx, args, names, leave)
 
     return run
 
@@ -132,14 +173,14 @@ def spublish(ctx: Context, args: list[bytes]) -> bytes:
 def _active(kind: SubscriptionKind) -> CommandFunction:
     """PUBSUB CHANNELS or SHARDCHANNELS: channels with subscribers."""
 
-    def run(ctx: Context, args: list[bytes]) -> bytes:
+    def run(ctx: Context, args: list[bytes]) -> bytes | None:
         if len(args) > 3:
             raise wrong_subcommand(args)
         names = list(kind.listeners(ctx))
         if len(args) == 3:
             matches = compile_glob(args[2])
             names = [name for name in names if matches(name)]
-        return ctx.reply(names)
+        return ctx.long_reply(args, names)
 
     return run
 

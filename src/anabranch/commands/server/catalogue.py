@@ -146,16 +146,16 @@ def _filter(kind: bytes, value: bytes) -> Callable[[Command], bool]:
 # -- keys of a request ------------------------------------------------------------------------
 
 
-def getkeys(ctx: Context, args: list[bytes]) -> bytes:
+def getkeys(ctx: Context, args: list[bytes]) -> bytes | None:
     """COMMAND GETKEYS command [argument ...]."""
-    return ctx.reply([key for key, _ in _keys(ctx, args[2:])])
+    return ctx.long_reply(args, [key for key, _ in _keys(ctx, args[2:])])
 
 
-def getkeysandflags(ctx: Context, args: list[bytes]) -> bytes:
+def getkeysandflags(ctx: Context, args: list[bytes]) -> bytes | None:
     """COMMAND GETKEYSANDFLAGS command [argument ...]."""
-    return ctx.reply(
-        [[key, SetReply(map(Status, flags.split()))] for key, flags in _keys(ctx, args[2:])]
-    )
+    keys = _keys(ctx, args[2:])
+    shown = {flags: SetReply(map(Status, flags.split())) for flags in {flags for _, flags in keys}}
+    return ctx.long_reply(args, [[key, shown[flags]] for key, flags in keys])
 
 
 def _keys(ctx: Context, request: list[bytes]) -> list[tuple[bytes, str]]:

@@ -14,7 +14,7 @@ from anabranch.engine.arguments import natural, symmetric
 from anabranch.engine.context import Context
 from anabranch.engine.spec import CommandFunction
 from anabranch.errors import CommandError
-from anabranch.keyspace.values import DrawOrder, SetValue
+from anabranch.keyspace.values import DrawOrder, SetValue, in_order
 from anabranch.resp.encode import EMPTY_ARRAY, ONE, ZERO, bulk, integer, null
 from anabranch.resp.values import SetReply
 
@@ -70,9 +70,9 @@ def smove(ctx: Context, args: list[bytes]) -> bytes:
     return ONE
 
 
-def smembers(ctx: Context, args: list[bytes]) -> bytes:
+def smembers(ctx: Context, args: list[bytes]) -> bytes | None:
     """SMEMBERS key: all members; an empty set if the key is missing."""
-    return ctx.reply(SetReply(sorted(_members(read_as(ctx, args[1], SetValue)))))
+    return ctx.long_reply(args, SetReply(in_order(_members(read_as(ctx, args[1], SetValue)))))
 
 
 def sscan(ctx: Context, args: list[bytes]) -> bytes:
@@ -82,7 +82,8 @@ def sscan(ctx: Context, args: list[bytes]) -> bytes:
     found: list[bytes] = []
     if value is not None:
         matches = scanning.scan_options(args[3:], over_keys=False).matches
-        found = sorted(value.members if matches is None else filter(matches, value.members))
+        members = value.members
+        found = in_order(members if matches is None else list(filter(matches, members)))
     return ctx.reply([b"0", found])
 
 
@@ -105,9 +106,9 @@ def smismember(ctx: Context, args: list[bytes]) -> bytes | None:
 def _combined(combine: Callable[[Any, Any], Any]) -> CommandFunction:
     """The function of SINTER, SUNION or SDIFF; the first set is on the left of ``combine``."""
 
-    def run(ctx: Context, args: list[bytes]) -> bytes:
+    def run(ctx: Context, args: list[bytes]) -> bytes | None:
         sets = [_members(read_as(ctx, key, SetValue)) for key in args[1:]]
-        return ctx.reply(SetReply(sorted(reduce(combine, sets))))
+        return ctx.long_reply(args, SetReply(in_order(reduce(combine, sets))))
 
     return run
 
@@ -126,7 +127,7 @@ def _drawn(ctx: Context, value: SetValue, count: int) -> list[bytes]:
         while len(found) < count:
             found[order.draw(random_below)] = None
         return list(found)
-    left = sorted(value.members)
+    left = in_order(value.members)
     for at in range(min(count, len(left))):
         other = at + random_below(len(left) - at)
         left[at], left[other] = left[other], left[at]
