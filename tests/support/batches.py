@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from anabranch.effects import kinds
 from anabranch.effects.codec import total_numbers
-from anabranch.oplog.batch import Compressor, batch_pieces, body_parts, pack
+from anabranch.oplog.batch import Compressor, batch_pieces, pack
+from anabranch.oplog.body import body_parts
 
 
 def encode_batch(

@@ -11,9 +11,10 @@ from typing import Any, Final
 from anabranch.effects import kinds
 from anabranch.effects.apply import EFFECTS
 from anabranch.effects.codec import effect_of
+from anabranch.effects.recorded import Additions, Recordable
 
 _AGEING: Final = frozenset({kinds.DropRecords, kinds.ForgetProducers})
-_SUBJECTS: Final[dict[type[kinds.Effect], str]] = {
+_SUBJECTS: Final[dict[type[Recordable], str]] = {
     kinds.AddRegion: "members",
     kinds.DropLibrary: "libraries",
     kinds.DropUser: "users",
@@ -27,13 +28,13 @@ _SUBJECTS: Final[dict[type[kinds.Effect], str]] = {
 """What effects change that is not in a key."""
 
 
-def is_ageing(effect: kinds.Effect) -> bool:
+def is_ageing(effect: Recordable) -> bool:
     """Whether only the passing of time caused this effect: it would come again after a crash."""
     kind = type(effect)
-    return kind in _AGEING or (kind is kinds.Delete and effect.expired)  # type: ignore[attr-defined]
+    return kind in _AGEING or (isinstance(effect, kinds.Delete) and effect.expired)
 
 
-def places_of(effect: kinds.Effect) -> list[tuple[int, bytes]]:
+def places_of(effect: Recordable) -> list[tuple[int, bytes]]:
     """``(database, key)`` of every key an effect names, or of the name of a stream."""
     if isinstance(effect, kinds.Rename | kinds.Copy):
         return [(effect.db, effect.key), (effect.target_db, effect.target)]
@@ -41,8 +42,8 @@ def places_of(effect: kinds.Effect) -> list[tuple[int, bytes]]:
         return [(effect.db, key) for key in effect.keys]
     if isinstance(effect, kinds.ScheduleEntry | kinds.AdvanceScheduled):
         return [(effect.db, effect.name)]
-    if hasattr(effect, "key"):
-        return [(effect.db, effect.key)]  # type: ignore[attr-defined]
+    if isinstance(effect, Additions) or hasattr(effect, "key"):
+        return [(effect.db, effect.key)]  # type: ignore[union-attr]
     return []
 
 
@@ -71,7 +72,7 @@ class WriteSet:
         """What else has changed: users, libraries of functions, policies, members of the cluster,
         or the numbers in the version vector of this region."""
 
-    def add(self, effect: kinds.Effect, *, numbered: bool) -> None:
+    def add(self, effect: Recordable, *, numbered: bool) -> None:
         """Add an effect; ``numbered`` if it has a number in a cluster of regions."""
         if numbered:
             self.subjects.add("numbers")
