@@ -112,9 +112,13 @@ class _Decided(Recording):
         super().append(effect)
         self._log.append(effect)
 
-    def add(self, *addition: Any) -> None:
-        super().add(*addition)
-        self._log.add(*addition)
+    def go_to(self, db: int, key: bytes, position: int) -> None:
+        super().go_to(db, key, position)
+        self._log.go_to(db, key, position)
+
+    def add(self, entry_id: int, fragment: bytes, weight: int, opens: bool) -> None:
+        super().add(entry_id, fragment, weight, opens)
+        self._log.add(entry_id, fragment, weight, opens)
 
 
 def _check(unit: list[Batch], context: Vector) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from msgspec.structs import astuple
-
 from anabranch.effects import kinds
 from anabranch.effects.recorded import Additions, Recorded
 
@@ -18,22 +16,19 @@ class Recording(Recorded):
     def __init__(self, noted: list[kinds.Effect]) -> None:
         super().__init__()
         self.noted = noted
+        self.place = 0, b"", -1
 
     def append(self, effect: kinds.Effect) -> None:
         """Note any effect but an addition."""
         self.noted.append(effect)
 
-    def add(
-        self,
-        db: int,
-        key: bytes,
-        entry_id: int,
-        fragment: bytes,
-        weight: int,
-        opens: bool,
-        position: int,
-    ) -> None:
+    def go_to(self, db: int, key: bytes, position: int) -> None:
+        """The next addition is to this key."""
+        self.place = db, key, position
+
+    def add(self, entry_id: int, fragment: bytes, weight: int, opens: bool) -> None:
         """Note an addition."""
+        db, key, position = self.place
         self.noted.append(kinds.Add(db, key, entry_id, fragment, weight, opens, position))
 
     def extend(self, other: Recorded) -> None:
@@ -43,15 +38,16 @@ class Recording(Recorded):
                 self.append(effect)
                 continue
             for at, entry_id in enumerate(effect.ids):
-                fragment, weight = effect.fragments[at], effect.weights[at]
                 one = effect.part(at, at + 1)
-                self.add(one.db, one.key, entry_id, fragment, weight, bool(one.opens), one.position)
+                self.go_to(one.db, one.key, one.position)
+                self.add(entry_id, one.fragments[0], one.weights[0], bool(one.opens))
 
 
 def record_all(recorded: Recorded, effects: Iterable[kinds.Effect]) -> None:
     """Record effects as a region does it: additions are columns."""
     for effect in effects:
         if isinstance(effect, kinds.Add):
-            recorded.add(*astuple(effect))
+            recorded.go_to(effect.db, effect.key, effect.position)
+            recorded.add(effect.entry_id, effect.fragment, effect.weight, effect.opens)
         else:
             recorded.append(effect)

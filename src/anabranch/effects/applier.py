@@ -15,10 +15,9 @@ from anabranch.config.settings import Settings
 from anabranch.effects import kinds
 from anabranch.effects.apply import apply
 from anabranch.effects.apply_stream import append_entry, log_at, tell_observers
-from anabranch.effects.codec import numbers_of
 from anabranch.effects.events import Event, events_of
 from anabranch.effects.prepare import mode_of
-from anabranch.effects.recorded import Recorded
+from anabranch.effects.recorded import Recorded, numbers_of
 from anabranch.effects.rewriting import Rewriting
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
@@ -147,7 +146,8 @@ class Applier:
             replica.finish_entry(database.index, key)
             self.author.wrote(replica.own, replica.number)
         if self.record is not None:
-            self.record.add(database.index, key, entry_id, fragment, weight, opens, position)
+            self.record.go_to(database.index, key, position)
+            self.record.add(entry_id, fragment, weight, opens)
         if events:
             self.publisher.publish(events)
 

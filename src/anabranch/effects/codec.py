@@ -14,7 +14,6 @@ from msgspec.structs import astuple
 
 from anabranch.effects import kinds
 from anabranch.effects.apply import EFFECTS
-from anabranch.effects.recorded import Additions, Recordable
 from anabranch.errors import AnabranchError
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, MODULUS, SEQ_BITS
 from anabranch.stream.packed_ids import PackedIds
@@ -237,24 +236,3 @@ def effect_of(array: list[Any], ids_max: int = IDS_MAX) -> kinds.Effect:
         return msgspec.convert(array, kind, builtin_types=(bytes,))  # text is not bytes
     except (LookupError, TypeError, ValueError, ArithmeticError) as problem:
         raise EffectFormatError(f"not an effect: {problem}") from None
-
-
-# -- how many effect numbers effects take -------------------------------------------------------
-
-
-def numbers_of(effect: kinds.Effect) -> int:
-    """The count of effect numbers that an effect takes: one for each entry that it adds."""
-    if effect.local:
-        return 0
-    return len(effect.ids) if type(effect) is _ADD_RUN else 1
-
-
-def total_numbers(effects: Iterable[Recordable]) -> int:
-    """The count of effect numbers that several effects take."""
-    total = 0
-    for effect in effects:
-        if isinstance(effect, Additions):
-            total += len(effect.ids)
-        else:
-            total += numbers_of(effect)
-    return total

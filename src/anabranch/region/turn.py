@@ -6,8 +6,7 @@ from typing import Final
 
 from anabranch.compiling import mypyc_attr
 from anabranch.effects import kinds
-from anabranch.effects.codec import total_numbers
-from anabranch.effects.recorded import Additions, Recordable, Recorded
+from anabranch.effects.recorded import Additions, Recordable, Recorded, total_numbers
 from anabranch.keyspace.replica import Replica
 from anabranch.oplog.batch import (
     CONTINUES,

@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.effects import kinds
 from anabranch.effects.apply import apply
-from anabranch.effects.codec import numbers_of
+from anabranch.effects.recorded import numbers_of
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica
 from tests.support.recorder import everything_in

@@ -13,7 +13,8 @@ import pytest
 
 from anabranch.effects import kinds
 from anabranch.effects.apply import EFFECTS, apply
-from anabranch.effects.codec import numbers_of, plain
+from anabranch.effects.codec import plain
+from anabranch.effects.recorded import numbers_of
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica
 from anabranch.oplog.batch import decode_batch, effects_in

@@ -307,6 +307,7 @@ def test_a_short_turn_is_compressed_only_where_other_regions_get_it(region: int)
     compressed = []
     for count in (2, 16, 200):
         for number in range(count):
-            turn.recorded.add(0, b"s", number, bytes(30), 1, False, -1)
+            turn.recorded.go_to(0, b"s", -1)
+            turn.recorded.add(number, bytes(30), 1, False)
         compressed.append(bool(decode_batch(turn.drain(1)).flags & COMPRESSED))
     assert compressed == [False, region > 0, True]
