@@ -44,22 +44,18 @@ def body_parts(effects: Sequence[Recordable], dependencies: Sequence[int]) -> li
     arrays: list[list[Any]] = []  # those that are not written yet
     are_few = len(effects) <= _FEW
     for effect in effects:
-        if isinstance(effect, Additions):
-            if body is None:
-                body = _Body(len(effects), dependencies)
-            body.write_arrays(arrays)
-            arrays.clear()
-            body.write_additions(effect)
-            continue
-        array = plain(effect)
-        if are_few and _is_long(array):
-            if body is None:
-                body = _Body(len(effects), dependencies)
-            body.write_arrays(arrays)
-            arrays.clear()
-            body.write_long(array)
-        else:
+        array = [] if isinstance(effect, Additions) else plain(effect)
+        if array and not (are_few and _is_long(array)):
             arrays.append(array)
+            continue
+        if body is None:
+            body = _Body(len(effects), dependencies)
+        body.write_arrays(arrays)
+        arrays.clear()
+        if isinstance(effect, Additions):
+            body.write_additions(effect)
+        else:
+            body.write_long(array)
     if body is None:
         return [_encode((dependencies, arrays))]
     body.write_arrays(arrays)
@@ -87,7 +83,8 @@ class _Body:
 
     def finish(self) -> list[bytes]:
         """The parts; nothing more is written."""
-        self._parts.append(self._writer.getvalue())
+        if len(self._writer):  # it does not end with a long field
+            self._parts.append(self._writer.getvalue())
         return self._parts
 
     def write_arrays(self, arrays: list[list[Any]]) -> None:
