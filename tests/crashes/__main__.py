@@ -66,7 +66,7 @@ def _only_unwritten(patch: pytest.MonkeyPatch) -> None:
     def unsafe(self: Durability) -> object:
         assert self.log is not None
         assert self.turn is not None
-        effects = self.turn.effects
+        effects = self.turn.recorded.effects
         return self._unsafe_effects.write_set(
             self.log.end, self._unwritten, effects, numbered=False
         )

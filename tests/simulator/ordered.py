@@ -43,6 +43,7 @@ from anabranch.stream.groups.pending import MAX_DELIVERIES
 from anabranch.stream.stream import Stream
 from tests.simulator.ordered_mistakes import MISTAKES
 from tests.support import region_harness
+from tests.support.recording import Recording
 from tests.support.region_harness import Harness
 
 __all__ = ["OrderedRun", "failures", "seed_that_finds"]
@@ -105,7 +106,7 @@ class OrderedRun:
             patch.setattr(region_harness, "Settings", _settings)
             self.server = Harness(stream_node_max_entries=chance.choice([100, 2]), databases=1)
         self.effects: list[kinds.Effect] = []
-        self.server.region.effects.record = self.effects.append
+        self.server.region.effects.record = Recording(self.effects)
         self.reached = Counter[str]()
         self.name = "h0"
         self.renamed = 0

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.effects import kinds
-from anabranch.effects.codec import total_numbers
-from anabranch.oplog.batch import Compressor, batch_pieces, body_parts, pack
+from anabranch.effects.recorded import total_numbers
+from anabranch.oplog.batch import Compressor, batch_pieces, pack
+from anabranch.oplog.body import body_parts
 
 
 def encode_batch(

@@ -17,6 +17,7 @@ import hiredis
 
 from anabranch.config.settings import Settings
 from anabranch.effects import kinds
+from anabranch.effects.recorded import Recorded
 from anabranch.engine.spec import Command
 from anabranch.keyspace.places import Places
 from anabranch.keyspace.replica import Replica, region_of
@@ -37,6 +38,7 @@ from anabranch.simulator.disk import MemoryPlace, MemoryStorage
 from anabranch.simulator.driver import SimulatedDriver
 from anabranch.simulator.facts import Vector
 from anabranch.stream.fields import NUMBER_MAX
+from tests.support.recording import Recording
 from tests.support.region_harness import FakeClock, FakeHost
 
 if TYPE_CHECKING:
@@ -81,13 +83,7 @@ class LocalByHand(RegionLocal):
         self._node = node
 
     def open_log(self, storage: Storage, log: OpLog) -> None:
-        turn, decided = self._node.durability.turn, self._node.decided
-
-        def record(effect: kinds.Effect) -> None:
-            turn.effects.append(effect)
-            decided.append(effect)
-
-        self._region.effects.record = record
+        self._region.effects.record = _Decided(self._node.durability.turn.recorded, self._node)
         super().open_log(storage, log)
 
     def taken(self, batches: list[bytes], position: int) -> None:
@@ -103,6 +99,26 @@ class LocalByHand(RegionLocal):
         assert at == len(units)
         super().deliver(units, raw)
         self._node.steps.append(dict(self.replica.vector))
+
+
+class _Decided(Recording):
+    """Records effects for the log, and notes them."""
+
+    def __init__(self, log: Recorded, node: Node) -> None:
+        super().__init__(node.decided)
+        self._log = log
+
+    def append(self, effect: kinds.Effect) -> None:
+        super().append(effect)
+        self._log.append(effect)
+
+    def go_to(self, db: int, key: bytes, position: int) -> None:
+        super().go_to(db, key, position)
+        self._log.go_to(db, key, position)
+
+    def add(self, entry_id: int, fragment: bytes, weight: int, opens: bool) -> None:
+        super().add(entry_id, fragment, weight, opens)
+        self._log.add(entry_id, fragment, weight, opens)
 
 
 def _check(unit: list[Batch], context: Vector) -> None:
@@ -300,7 +316,7 @@ class Node:
     def end_turn(self) -> None:
         """End the turn: its effects are written to the log, and can be sent from there."""
         durability = self.durability
-        if self.turn.effects or durability.replies.is_ending:
+        if self.turn.recorded.effects or durability.replies.is_ending:
             durability.end_turn()
             self.driver.end_turn()
 

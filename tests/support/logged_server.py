@@ -27,7 +27,7 @@ class LoggedServer:
         self.storage = MemoryStorage() if storage is None else storage
         self.recorder = Recorder()
         self.turn = Turn(Replica.alone())
-        self.recorder.server.region.effects.record = self.turn.effects.append
+        self.recorder.server.region.effects.record = self.turn.recorded
         self.log = OpLog(self.storage, [], end=0, segment_bytes=segment_bytes)
         self._noted = 0
         self.states: dict[int, Any] = {0: self.everything()}
@@ -55,9 +55,9 @@ class LoggedServer:
 
     def end_turn(self) -> None:
         """Write what has happened."""
-        if self.turn.effects and self.log.synced > self._noted:
+        if self.turn.recorded.effects and self.log.synced > self._noted:
             self._noted = self.log.synced
-            self.turn.effects.append(kinds.Synced(self._noted))
+            self.turn.recorded.append(kinds.Synced(self._noted))
         data = self.turn.drain(self.recorder.server.clock.us // 1000)
         if data:
             self.log.append(data)
@@ -106,6 +106,6 @@ def go_on(storage: Storage, keyspace: Keyspace, report: Recovery, name: bytes) -
     turn.next_number = report.next_number
     effect = kinds.SetString(0, name, b"v" * 10)
     apply(keyspace, effect)
-    turn.effects.append(effect)
+    turn.recorded.append(effect)
     log.append(turn.drain(1))
     log.close()

@@ -14,6 +14,7 @@ from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.groups.group import Group
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
+from tests.support.recording import Recording
 from tests.support.streams import Streams, words
 
 __all__ = ["OTHER_LINES", "Recorder", "everything_in"]
@@ -64,7 +65,7 @@ class Recorder:
         self.server.do("CONFIG", "SET", "stream-node-max-entries", 3)
         self.server.settings.ledger_retention = 3
         self.effects: list[kinds.Effect] = []
-        self.server.region.effects.record = self.effects.append
+        self.server.region.effects.record = Recording(self.effects)
 
     def run(self, line: str) -> None:
         server = self.server

@@ -15,9 +15,9 @@ from anabranch.config.settings import Settings
 from anabranch.effects import kinds
 from anabranch.effects.apply import apply
 from anabranch.effects.apply_stream import append_entry, log_at, tell_observers
-from anabranch.effects.codec import numbers_of
 from anabranch.effects.events import Event, events_of
 from anabranch.effects.prepare import mode_of
+from anabranch.effects.recorded import Recorded, numbers_of
 from anabranch.effects.rewriting import Rewriting
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
@@ -66,7 +66,7 @@ class Applier:
         self.publisher = publisher
         self.author = author
         self.now_ms = 0
-        self.record: Callable[[kinds.Effect], None] | None = None  # for the log
+        self.record: Recorded | None = None  # for the log
         self.encode_ahead: Callable[[kinds.AddRun], None] = _nothing  # what is recorded later
         self.rewriting: Rewriting | None = None  # what is prepared of the next decision
         self.before: Callable[[kinds.Effect], None] | None = None  # for a snapshot in progress
@@ -105,7 +105,7 @@ class Applier:
         else:
             apply(self.keyspace, effect)
         if self.record is not None:
-            self.record(effect)
+            self.record.append(effect)
 
     def add(
         self,
@@ -129,9 +129,8 @@ class Applier:
         if is_numbered:
             replica.begin_own()
             position = log.next_position or replica.number
-        effect: kinds.Add | None = None
         events: Sequence[Event] = ()
-        if self.record is not None or self.before is not None or self.publisher.flags:
+        if self.before is not None or self.publisher.flags:
             effect = _ADD(database.index, key, entry_id, fragment, weight, opens, position)
             if self.publisher.flags:
                 events = events_of(self.keyspace, effect)
@@ -146,8 +145,9 @@ class Applier:
         if is_numbered:
             replica.finish_entry(database.index, key)
             self.author.wrote(replica.own, replica.number)
-        if effect is not None and self.record is not None:
-            self.record(effect)
+        if self.record is not None:
+            self.record.go_to(database.index, key, position)
+            self.record.add(entry_id, fragment, weight, opens)
         if events:
             self.publisher.publish(events)
 
@@ -165,7 +165,7 @@ class Applier:
             database.account.changed(stream)
         stream.producers.remember(pid, iid, entry_id, self.now_ms)
         if self.record is not None:
-            self.record(_REMEMBER(database.index, key, pid, iid, entry_id, self.now_ms))
+            self.record.append(_REMEMBER(database.index, key, pid, iid, entry_id, self.now_ms))
 
     def apply_remote(self, effect: kinds.Effect) -> None:
         """Apply a change that another region decided, and publish its keyspace events."""

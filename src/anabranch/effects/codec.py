@@ -1,9 +1,7 @@
 """Effects as plain arrays ``[tag, field, ...]``, ready for msgpack, and back.
 
-Two things keep an effect from being written as it stands. Entry IDs have 128 bits and msgpack has
-integers of 64, so an ID becomes ``[ms, seq]`` and a list of IDs becomes *runs*
-``[ms, seq, count, ...]`` of IDs that follow one another. And neighbouring additions to one key
-share everything but the entries themselves, so they become one :class:`kinds.AddRun`.
+Entry IDs have 128 bits and msgpack has integers of 64, so an ID becomes ``[ms, seq]`` and a list of
+IDs becomes *runs* ``[ms, seq, count, ...]`` of IDs that follow one another.
 """
 
 from __future__ import annotations
@@ -190,7 +188,6 @@ _KINDS: Final = {_tag(kind): kind for kind in EFFECTS}
 _TAGS: Final = {kind: tag for tag, kind in _KINDS.items()}
 _SPLIT: Final = {kind: _changes(kind, 0) for kind in EFFECTS}
 _JOIN: Final = {_tag(kind): _changes(kind, 1) for kind in EFFECTS}
-_ADD: Final = kinds.Add
 _ADD_RUN: Final = kinds.AddRun
 _RUN_TAG: Final = _tag(kinds.AddRun)
 _SIZES_AT: Final = kinds.AddRun.__struct_fields__.index("sizes") + 1
@@ -206,61 +203,6 @@ def plain(effect: kinds.Effect) -> list[Any]:
     for index, split in _SPLIT[kind]:
         array[index] = split(array[index])
     return array
-
-
-def plain_effects(effects: list[kinds.Effect]) -> list[list[Any]]:
-    """Arrays of the effects, in order; neighbouring additions to one key become one array."""
-    arrays: list[list[Any]] = []
-    low = 0  # all effects from here on are additions
-    for at, effect in enumerate(effects):
-        if type(effect) is not _ADD:
-            if low < at:
-                _add_runs(arrays, effects[low:at])
-            arrays.append(plain(effect))
-            low = at + 1
-    if low < len(effects):
-        _add_runs(arrays, effects[low:] if low else effects)
-    return arrays
-
-
-def _add_runs(arrays: list[list[Any]], adds: list[kinds.Effect]) -> None:
-    if len(adds) == 1:  # without columns: the log gets one for each XADD that comes alone
-        db, key, entry_id, fragment, weight, opens, position = astuple(adds[0])
-        ids = (entry_id >> SEQ_BITS, entry_id & MAX_SEQ, 1)
-        opened = (0,) if opens else ()
-        arrays.append(
-            [_RUN_TAG, db, key, ids, fragment, (len(fragment),), (weight,), opened, position]
-        )
-        return
-    low = 0
-    while low < len(adds):
-        low = _add_neighbours(arrays, adds, low)
-
-
-def _add_neighbours(arrays: list[list[Any]], adds: list[kinds.Effect], low: int) -> int:
-    """Add one array of the additions to the key of that at ``low``; returns where they end."""
-    db, key, _, _, _, _, position = astuple(adds[low])
-    ids: list[Any] = []
-    fragments: list[Any] = []
-    sizes: list[int] = []
-    weights: list[Any] = []
-    opened: list[int] = []
-    at = low
-    while at < len(adds):  # one look at each: a pipeline of XADD pays for it
-        each_db, each_key, entry_id, fragment, weight, opens, _ = astuple(adds[at])
-        if each_key != key or each_db != db:
-            break
-        if opens:
-            opened.append(at - low)
-        ids.append(entry_id)
-        fragments.append(fragment)
-        sizes.append(len(fragment))
-        weights.append(weight)
-        at += 1
-    data = b"".join(fragments)
-    ids = runs_of(ids, ascend=True)
-    arrays.append([_RUN_TAG, db, key, ids, data, sizes, weights, opened, position])
-    return at
 
 
 # -- from arrays ------------------------------------------------------------------------------
@@ -296,22 +238,7 @@ def effect_of(array: list[Any], ids_max: int = IDS_MAX) -> kinds.Effect:
         raise EffectFormatError(f"not an effect: {problem}") from None
 
 
-# -- how many effect numbers effects take -------------------------------------------------------
-
-
-def numbers_of(effect: kinds.Effect) -> int:
-    """The count of effect numbers that an effect takes: one for each entry that it adds."""
-    if effect.local:
-        return 0
-    return len(effect.ids) if type(effect) is _ADD_RUN else 1
-
-
-def total_numbers(effects: list[kinds.Effect]) -> int:
-    """The count of effect numbers that several effects take."""
-    total = 0
-    for effect in effects:
-        total += 1 if type(effect) is _ADD else numbers_of(effect)
-    return total
+# -- runs of additions -------------------------------------------------------------------------
 
 
 def additions(run: kinds.AddRun) -> Iterator[kinds.Add]:

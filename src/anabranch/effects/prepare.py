@@ -22,6 +22,7 @@ from anabranch.effects import kinds
 from anabranch.effects.acknowledging import GroupPlace, dots_of, each_told, told_by
 from anabranch.effects.adopting import groups_again
 from anabranch.effects.codec import SENT_ARGUMENT_BYTES_MAX, SENT_IDS_MAX
+from anabranch.effects.recorded import Recorded
 from anabranch.effects.restoring import value_of
 from anabranch.effects.rewriting import Rewriting
 from anabranch.effects.streams import begun_stream, known_stream, shared_of, stream_of
@@ -61,7 +62,7 @@ class Writer(Protocol):
     replica: Replica
     settings: Settings
     now_ms: int
-    record: Callable[[kinds.Effect], None] | None
+    record: Recorded | None
     encode_ahead: Callable[[kinds.AddRun], None]
     rewriting: Rewriting | None
     mode: Mode

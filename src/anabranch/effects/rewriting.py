@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, Protocol, cast
 
 from anabranch.effects import kinds
 from anabranch.effects.apply_stream import node_shares
+from anabranch.effects.recorded import Recorded
 from anabranch.effects.streams import begun_stream
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.scheduling import Steps
@@ -45,7 +46,7 @@ class RewritingRegion(Protocol):
     """What writing again needs of the deciding region."""
 
     keyspace: Keyspace
-    record: Callable[[kinds.Effect], None] | None
+    record: Recorded | None
     encode_ahead: Callable[[kinds.AddRun], None]
 
 

@@ -11,18 +11,23 @@ from typing import Any, Final
 from anabranch.effects import kinds
 from anabranch.effects.apply import EFFECTS
 from anabranch.effects.codec import effect_of
+from anabranch.effects.recorded import Additions, Recordable
 
 _ONE_PLACE: Final = (("db", "key"), ("db", "name"))
 """The first fields of kinds that name one key, or one stream by its name."""
 
 
-def is_ageing(effect: kinds.Effect) -> bool:
+def is_ageing(effect: Recordable) -> bool:
     """Whether only the passing of time caused this effect: it would come again after a crash."""
+    if isinstance(effect, Additions):
+        return False
     return EFFECTS[type(effect)].ages or getattr(effect, "expired", False)
 
 
 def places_of(effect: Any) -> list[tuple[int, bytes]]:
     """``(database, key)`` of every key an effect names, or of the name of a stream."""
+    if isinstance(effect, Additions):
+        return [(effect.db, effect.key)]
     fields = effect.__struct_fields__
     if "keys" in fields:
         return [(effect.db, key) for key in effect.keys]
@@ -58,7 +63,7 @@ class WriteSet:
         """What else has changed: users, libraries of functions, policies, members of the cluster,
         or the numbers in the version vector of this region."""
 
-    def add(self, effect: kinds.Effect, *, numbered: bool) -> None:
+    def add(self, effect: Recordable, *, numbered: bool) -> None:
         """Add an effect; ``numbered`` if it has a number in a cluster of regions."""
         if numbered:
             self.subjects.add("numbers")
@@ -71,7 +76,7 @@ class WriteSet:
             self._databases.add(effect.db)
         elif isinstance(effect, kinds.Flush | kinds.JoinFullSync):
             self.everything = True
-        if subject := EFFECTS[type(effect)].subject:
+        if not isinstance(effect, Additions) and (subject := EFFECTS[type(effect)].subject):
             self.subjects.add(subject)
 
     def add_plain(self, arrays: Iterable[list[Any]], *, numbered: bool) -> None:

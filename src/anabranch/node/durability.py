@@ -92,7 +92,7 @@ class Durability:
         self.turn = self.replies.turn = turn
         self._notes = SyncNotes(log, self._driver.now_s)
         self._unsafe_effects = UnsafeEffects(log)
-        self._region.effects.record = turn.effects.append
+        self._region.effects.record = turn.recorded
 
     def stop(self) -> None:
         """Stop recording; the caller has written all recorded effects before."""
@@ -124,7 +124,7 @@ class Durability:
         """The position in the log behind all effects so far."""
         if self.log is None or self.turn is None:
             return 0
-        return self.log.end + self._unwritten_bytes + bool(self.turn.effects)
+        return self.log.end + self._unwritten_bytes + bool(self.turn.recorded.effects)
 
     @property
     def synced(self) -> int:
@@ -173,19 +173,21 @@ class Durability:
         log, turn = self.log, self.turn
         if log is None or turn is None:
             return
-        if turn.effects or self._unwritten:
-            turn.effects += self._notes.with_turn()
+        if turn.recorded.effects or self._unwritten:
+            note = self._notes.with_turn()
+            if note is not None:
+                turn.recorded.append(note)
         self._write_turn(log, turn)
         self._answer(log)
 
     def commit_own(self) -> None:
         """Write own effects now, so that effects applied next are not in their context."""
-        if self.turn is not None and self.turn.effects:
+        if self.turn is not None and self.turn.recorded.effects:
             self.commit()
 
     def _write_turn(self, log: OpLog, turn: Turn) -> None:
         """Write the recorded effects behind the bytes that already wait."""
-        if turn.effects:
+        if turn.recorded.effects:
             batches = turn.drain_batches(
                 self._region.clock.now_us() // 1000,
                 compress=self._region.settings.oplog_compression,
@@ -290,7 +292,7 @@ class Durability:
         return self._unsafe_effects.write_set(
             log.synced if is_strict else log.end,
             self._unwritten,
-            turn.effects,
+            turn.recorded.effects,
             numbered=self._region.replica.region != 0,
         )
 
@@ -306,9 +308,11 @@ class Durability:
             self.begin_sync()
         turn = cast("Turn", self.turn)
         is_exclusive = self._region.scheduler.is_exclusive
-        if not (turn.effects or self._unwritten or self.broken or is_exclusive):
-            turn.effects += self._notes.at_rest()
-            self._write_turn(log, turn)
+        if not (turn.recorded.effects or self._unwritten or self.broken or is_exclusive):
+            note = self._notes.at_rest()
+            if note is not None:
+                turn.recorded.append(note)
+                self._write_turn(log, turn)
         self._check_files(log)
         self._answer(log)
 
@@ -377,7 +381,7 @@ class Durability:
         self._region.effects.record = None
         self._none_waits()
         if self.turn is not None:
-            self.turn.effects.clear()
+            self.turn.recorded.clear()
 
     def sync_all(self) -> None:
         """Write and sync everything now, and record it in the log. Blocks.
@@ -386,7 +390,9 @@ class Durability:
         """
         self._sync_all()
         if self.log is not None and self.turn is not None:
-            self.turn.effects += self._notes.at_the_end()
+            note = self._notes.at_the_end()
+            if note is not None:
+                self.turn.recorded.append(note)
             self._write_turn(self.log, self.turn)
             self._sync_all()
             self.log.record_stop()
@@ -464,14 +470,14 @@ class HeldReplies:
         that costs one more write, and from the next turn on they share one.
         """
         turn = self.turn
-        count = 0 if turn is None else len(turn.effects)
+        count = 0 if turn is None else turn.recorded.count
         if count and (client is self._alone or count >= MANY_EFFECTS):
             if self._this_turn:
                 self._alone = None  # somebody else wrote before it
             self._commit()  # if it fails, replies in outboxes are held
             if not outbox:
                 return None
-        in_turn = turn is not None and bool(turn.effects)
+        in_turn = turn is not None and bool(turn.recorded.effects)
         position = 0 if in_turn else self._unsafe_end()
         if not in_turn and not position:
             return None
@@ -497,7 +503,7 @@ class HeldReplies:
         """
         if client.waits_for_older:
             return False
-        return self.turn is None or all(map(is_ageing, self.turn.effects))
+        return self.turn is None or all(map(is_ageing, self.turn.recorded.effects))
 
     def end_turn(self) -> None:
         """Schedule the commit if the turn has effects.
@@ -505,9 +511,9 @@ class HeldReplies:
         Very many effects are written at once, here and in :meth:`hold`: another region applies
         what is written together as one unit, and its clients wait meanwhile.
         """
-        if self.turn is None or not self.turn.effects:
+        if self.turn is None or not self.turn.recorded.effects:
             return
-        if len(self.turn.effects) >= MANY_EFFECTS:
+        if self.turn.recorded.count >= MANY_EFFECTS:
             self._commit()
         else:
             self.end_soon()

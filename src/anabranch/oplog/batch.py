@@ -23,7 +23,6 @@ apply them as a whole or not at all.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
@@ -40,7 +39,7 @@ from xxhash import xxh3_64, xxh3_64_digest, xxh3_64_intdigest
 from anabranch import zstd
 from anabranch.compiling import mypyc_attr
 from anabranch.effects import kinds
-from anabranch.effects.codec import BODY_BYTES_MAX, effect_of, plain_effects
+from anabranch.effects.codec import BODY_BYTES_MAX, effect_of
 from anabranch.errors import UNREADABLE
 from anabranch.keyspace.replica import epoch_of, region_of, replica_id_of
 from anabranch.stream.fields import NUMBER_MAX
@@ -68,11 +67,6 @@ _HIGHEST_OF_64: Final = 1 << 63
 _SHORT_MAX: Final = (1 << 62) - 1  # in machine code greater numbers are objects
 _CHECKSUM: Final = struct.Struct("<Q")
 _BEGINNING: Final = MAGIC + bytes([BATCH_VERSION])
-_SHORT_ARRAY: Final = 0x90
-_SHORT_ARRAY_MAX: Final = 15
-"""The greatest length of an array whose header has one byte."""
-LONG_FIELD_BYTES: Final = 1 << 20
-"""A longer field of an effect is not copied into the body, but is a part of it."""
 _LARGE_BYTES: Final = 4096
 """From this size on copying a body costs more than a second call of the hash function."""
 _CHECKSUM_AT: Final = _HEADER.size
@@ -84,7 +78,6 @@ REPLICA_IDS_MAX: Final = 1 << 17
 _Edge = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
 _Edges = Annotated[list[_Edge], msgspec.Meta(max_length=2 * REPLICA_IDS_MAX)]
 
-_encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(tuple[_Edges, list[list[Any]]]).decode
 
 
@@ -158,41 +151,6 @@ class SentBatch:
         self.wall_ms = wall_ms
         self.end = end
         """The position behind it in the log of this region; 0 for a batch that is in none."""
-
-
-def body_of(effects: list[kinds.Effect], dependencies: Sequence[int]) -> bytes:
-    """The body of a batch, before it is compressed."""
-    return _encode((dependencies, plain_effects(effects)))
-
-
-def body_parts(effects: list[kinds.Effect], dependencies: Sequence[int]) -> list[bytes]:
-    """The body of a batch in parts: a long field of one of few effects is one, and not copied."""
-    arrays = plain_effects(effects)
-    if len(arrays) <= _SHORT_ARRAY_MAX:
-        for array in arrays:
-            for field in array:
-                if type(field) is bytes and len(field) > LONG_FIELD_BYTES:
-                    return _parts_of(arrays, dependencies)
-    return [_encode((dependencies, arrays))]
-
-
-def _parts_of(arrays: list[list[Any]], dependencies: Sequence[int]) -> list[bytes]:
-    """The body of few effects; msgpack's headers of arrays and long bytes are written here."""
-    parts: list[bytes] = []
-    begin = b"\x92" + _encode(dependencies) + bytes([_SHORT_ARRAY | len(arrays)])
-    for array in arrays:
-        assert len(array) <= _SHORT_ARRAY_MAX
-        begin += bytes([_SHORT_ARRAY | len(array)])
-        for field in array:
-            if type(field) is bytes and len(field) > LONG_FIELD_BYTES:
-                parts.append(begin + b"\xc6" + len(field).to_bytes(4, "big"))
-                parts.append(field)
-                begin = b""
-            else:
-                begin += _encode(field)
-    if begin:
-        parts.append(begin)
-    return parts
 
 
 def batch_pieces(

@@ -348,7 +348,7 @@ EVERY_S: Final = 1.0
 
 
 class SyncNotes:
-    """When the next note is due; each method returns effects to add to the turn."""
+    """When the next note is due; each method returns one for the turn, or None."""
 
     def __init__(self, log: OpLog, now_s: Callable[[], float]) -> None:
         """``now_s`` is a clock that is never set."""
@@ -360,33 +360,33 @@ class SyncNotes:
         self._end = 0  # the end of the log at the last call
         self._end_s = 0.0  # since when the log has ended there
 
-    def with_turn(self) -> list[Synced]:
+    def with_turn(self) -> Synced | None:
         """A turn is about to be written."""
         self._is_newest = False
         if self._log.synced <= self._noted or self._now_s() - self._noted_s < EVERY_S:
-            return []
+            return None
         return self._make_note()
 
-    def at_rest(self) -> list[Synced]:
+    def at_rest(self) -> Synced | None:
         """No turn is about to be written; called several times a second."""
         log = self._log
         if self._is_newest or log.synced < log.end:
-            return []
+            return None
         if log.end != self._end:
             self._end = log.end
             self._end_s = self._now_s()
         if self._now_s() - self._end_s < EVERY_S:
-            return []
+            return None
         return self.at_the_end()
 
-    def at_the_end(self) -> list[Synced]:
+    def at_the_end(self) -> Synced | None:
         """The server stops or switches the log off: everything is synced."""
         if self._is_newest or not self._log.size:
-            return []
+            return None
         self._is_newest = True
         return self._make_note()
 
-    def _make_note(self) -> list[Synced]:
+    def _make_note(self) -> Synced | None:
         self._noted = self._log.synced
         self._noted_s = self._now_s()
-        return [Synced(self._noted)]
+        return Synced(self._noted)

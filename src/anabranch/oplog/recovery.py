@@ -14,9 +14,10 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from anabranch.effects.apply import apply
-from anabranch.effects.codec import EffectFormatError, numbers_of
+from anabranch.effects.codec import EffectFormatError
 from anabranch.effects.join import KeyspaceJoin, take_key
 from anabranch.effects.kinds import Effect, JoinFullSync, Synced, TakeKey
+from anabranch.effects.recorded import numbers_of
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import ApplyStats, Replica
 from anabranch.oplog.batch import Batch, effects_in

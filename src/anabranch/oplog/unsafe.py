@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from anabranch.effects import kinds
 from anabranch.effects.codec import EffectFormatError
+from anabranch.effects.recorded import Recordable
 from anabranch.effects.write_set import WriteSet
 from anabranch.oplog.batch import BatchError, batch_size, decode_batch
 from anabranch.oplog.errors import LogError
@@ -36,7 +36,7 @@ class UnsafeEffects:
         self,
         safe: int,
         unwritten: Sequence[bytes],
-        recorded: Sequence[kinds.Effect],
+        recorded: Sequence[Recordable],
         *,
         numbered: bool,
     ) -> WriteSet:

@@ -13,7 +13,7 @@ Where no driver runs turns (tests, the simulator) everything is done at once.
 
 from __future__ import annotations
 
-from anabranch.effects import kinds
+from anabranch.effects.recorded import Recorded
 from anabranch.engine.session import Session
 from anabranch.errors import CommandError
 from anabranch.region.slicing import LongRequest
@@ -37,7 +37,7 @@ class Exclusive(LongRequest):
         self._is_wanted = True  # the client still waits for the reply
         self._began_ns = region.clock.ticks_ns()
         self._is_slow = False  # others are answered BUSY
-        self._effects: list[kinds.Effect] = []
+        self._effects = Recorded()
         self._record = region.effects.record
         ctx = region.context
         self._flags = ctx.in_exec, ctx.in_script
@@ -52,7 +52,7 @@ class Exclusive(LongRequest):
         region, session = self._region, self._session
         effects = region.effects
         if self._record is not None:
-            effects.record = self._effects.append
+            effects.record = self._effects
         try:
             reply = self._go_on()
         except BaseException:
@@ -100,8 +100,7 @@ class Exclusive(LongRequest):
         effects = self._region.effects
         if effects.record is not None and self._record is not None:
             effects.record = self._record
-            for effect in self._effects:
-                self._record(effect)
+            self._record.extend(self._effects)
 
     def go_on(self) -> bool:
         """Do what fits into another slice. A :data:`anabranch.scheduling.Work`."""

@@ -7,8 +7,8 @@ from typing import Any, Final, cast
 
 from anabranch.effects import kinds
 from anabranch.effects.acknowledging import GroupPlace, told_by, waiting_no_more
-from anabranch.effects.codec import numbers_of
 from anabranch.effects.join import KeyspaceJoin, take_key
+from anabranch.effects.recorded import numbers_of
 from anabranch.effects.streams import known_stream
 from anabranch.keyspace.conflicts import Due
 from anabranch.keyspace.keyspace import Keyspace

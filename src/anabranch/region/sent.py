@@ -20,9 +20,8 @@ from anabranch.effects.codec import (
     EffectFormatError,
     effect_of,
     id_fields,
-    numbers_of,
-    total_numbers,
 )
+from anabranch.effects.recorded import numbers_of, total_numbers
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import REGION_MAX

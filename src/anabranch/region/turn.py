@@ -6,7 +6,7 @@ from typing import Final
 
 from anabranch.compiling import mypyc_attr
 from anabranch.effects import kinds
-from anabranch.effects.codec import total_numbers
+from anabranch.effects.recorded import Additions, Recordable, Recorded, total_numbers
 from anabranch.keyspace.replica import Replica
 from anabranch.oplog.batch import (
     CONTINUES,
@@ -14,10 +14,9 @@ from anabranch.oplog.batch import (
     UNIT_CONTINUES,
     Compressor,
     batch_pieces,
-    body_of,
-    body_parts,
     pack,
 )
+from anabranch.oplog.body import body_parts
 
 _ADD_RUN: Final = kinds.AddRun  # a name of an interpreted module is looked up each time
 
@@ -35,15 +34,17 @@ class Turn:
         """``replica`` contains the replica ID of the effects; fewer bytes are not compressed."""
         self._replica = replica
         self.next_number = 1  # of effects that concern other regions
-        self.effects: list[kinds.Effect] = []
+        self.recorded = Recorded()
         self._compressor = Compressor(compressed_bytes_min)
 
     def _dependencies(self) -> list[int]:
         """The applied effects of other replica IDs. No such effect is applied within a turn."""
         vector, own = self._replica.vector, self._replica.own
+        if len(vector) < 2 and not self._replica.is_regional:
+            return []
         others = [replica_id for replica_id in vector if replica_id != own]
         others.sort()
-        edges = []
+        edges: list[int] = []
         for replica_id in others:
             edges.append(replica_id)
             edges.append(vector[replica_id])
@@ -54,7 +55,7 @@ class Turn:
 
         It contains the context of now. The other batches of its turn contain the rest.
         """
-        body = body_of([effect], self._dependencies())
+        body = b"".join(body_parts([effect], self._dependencies()))
         flags, packed = pack([body], self._compressor if compress else None)
         effect.encoded = flags, packed[0]
 
@@ -70,7 +71,7 @@ class Turn:
         Unless they must be ``whole``, a batch with a long field comes in several pieces, one after
         another: the field is not copied.
         """
-        effects = self.effects
+        effects = self.recorded.effects
         if not effects:
             return []
         dependencies = self._dependencies()
@@ -110,7 +111,7 @@ class Turn:
             number += part.count
         # Whatever fails before, for want of memory, has changed nothing and can be tried again.
         self.next_number = number
-        effects.clear()
+        self.recorded.clear()
         return batches
 
 
@@ -126,37 +127,40 @@ class _BatchPart:
         """The count of numbers that its effects take."""
 
 
-def _stretches(effects: list[kinds.Effect]) -> list[list[kinds.Effect]]:
+def _stretches(effects: list[Recordable]) -> list[list[Recordable]]:
     """The effects of each batch: all local or none; an effect encoded ahead is alone."""
-    found: list[list[kinds.Effect]] = []
     before = effects[0]
-    kind: type[kinds.Effect] = type(before)
+    if len(effects) == 1:
+        return [effects]
+    found: list[list[Recordable]] = []
+    kind: type = type(before)
     add_run, most = _ADD_RUN, BATCH_EFFECTS_MAX  # each is looked up in a dictionary
-    low = 0
+    low = count = 0  # where the stretch begins, and how many effects it has
     for at, effect in enumerate(effects):
-        if type(effect) is not kind or kind is add_run or at - low >= most:
+        if type(effect) is not kind or kind is add_run or count >= most:
             kind = type(effect)
             if at > low and (
-                at - low >= most
+                count >= most
                 or effect.local is not before.local
                 or _encoded(effect) is not None
                 or _encoded(before) is not None
             ):
                 found.append(effects[low:at])
-                low = at
+                low, count = at, 0
+        count += len(effect.ids) if isinstance(effect, Additions) else 1
         before = effect
     found.append(effects[low:] if low else effects)
     return found
 
 
-def _encoded(effect: kinds.Effect) -> tuple[int, bytes] | None:
+def _encoded(effect: Recordable) -> tuple[int, bytes] | None:
     """The batch that was made of an effect ahead."""
     return effect.encoded if type(effect) is _ADD_RUN else None
 
 
 def _add_parts(
     parts: list[_BatchPart],
-    effects: list[kinds.Effect],
+    effects: list[Recordable],
     dependencies: list[int],
     compressor: Compressor | None,
 ) -> None:
@@ -166,12 +170,28 @@ def _add_parts(
     encoded = _encoded(first)
     if encoded is None:
         body = body_parts(effects, () if is_local else dependencies)
-        if len(effects) > 1 and sum(map(len, body)) > BATCH_BYTES_MAX:
-            middle = len(effects) // 2
-            _add_parts(parts, effects[:middle], dependencies, compressor)
-            _add_parts(parts, effects[middle:], dependencies, compressor)
-            return
+        size = 0
+        for part in body:
+            size += len(part)
+        if size > BATCH_BYTES_MAX:
+            halves = _halves(effects)
+            for half in halves:
+                _add_parts(parts, half, dependencies, compressor)
+            if halves:
+                return
         flags, body = pack(body, compressor)
     else:
         flags, body = encoded[0], [encoded[1]]
     parts.append(_BatchPart(flags | LOCAL if is_local else flags, body, total_numbers(effects)))
+
+
+def _halves(effects: list[Recordable]) -> list[list[Recordable]]:
+    """The effects in two parts; nothing if there is but one."""
+    count = len(effects)
+    if count > 1:
+        return [effects[: count // 2], effects[count // 2 :]]
+    run = effects[0]
+    if not isinstance(run, Additions) or len(run.ids) == 1:
+        return []
+    count = len(run.ids)
+    return [[run.part(0, count // 2)], [run.part(count // 2, count)]]

@@ -18,6 +18,7 @@ from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
 from anabranch.stream.stream import Stream
 from anabranch.version import IS_COMPILED
 from tests.support.calls import calls_of
+from tests.support.recording import Recording
 from tests.support.region_harness import Harness
 
 CROWD = 50
@@ -193,7 +194,7 @@ def test_a_visit_of_many_streams_that_gives_nothing_has_no_effect(region: Counte
         region.do("XGROUP", "CREATE", key, "g", "$", "MKSTREAM")
         region.do("XGROUP", "CREATECONSUMER", key, "g", "c")
     recorded: list[Any] = []
-    region.region.effects.record = recorded.append
+    region.region.effects.record = Recording(recorded)
     region.clock.us += 5_000_000
     words = ("GROUP", "g", "c", "BLOCK", 0, "STREAMS", *keys, *[">"] * CROWD)
     reader = region.waits("XREADGROUP", *words)

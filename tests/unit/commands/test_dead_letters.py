@@ -7,6 +7,8 @@ import json
 import pytest
 
 from anabranch.commands.extensions import redriving
+from anabranch.effects import kinds
+from tests.support.recording import Recording
 from tests.support.streams import as_map
 from tests.unit.commands.test_leases import GRACE, Workers
 
@@ -190,12 +192,13 @@ def test_the_last_five_attempts_are_told() -> None:
 def test_the_copy_is_added_and_the_entry_acknowledged_in_one_turn(w: Workers) -> None:
     """The log has a turn as a whole or not at all: see tests/unit/oplog/test_torn_log.py."""
     fail(w, 1)
-    recorded: list[str] = []
-    w.region.effects.record = lambda effect: recorded.append(type(effect).__name__)
+    recorded: list[kinds.Effect] = []
+    w.region.effects.record = Recording(recorded)
     w.run("XREADGROUP GROUP g ann COUNT 1 STREAMS s >")
     del recorded[:]
     w.run("XNACK s g FAIL IDS 1 1-0")
-    assert recorded == ["CreateStream", "Add", "ConfigureProducers", "Remember", "Acknowledge"]
+    names = [type(effect).__name__ for effect in recorded]
+    assert names == ["CreateStream", "Add", "ConfigureProducers", "Remember", "Acknowledge"]
 
 
 def test_who_names_a_dead_letter_stream_needs_to_write_to_it(w: Workers) -> None:

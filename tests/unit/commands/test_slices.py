@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from anabranch.effects import kinds
+from anabranch.effects.recorded import Recorded
 from anabranch.engine.channels import NAMES_AT_ONCE
 from anabranch.engine.session import Session
 from anabranch.keyspace.deferred_free import DeferredFree
@@ -31,6 +32,7 @@ from anabranch.stream.located import LOCATED_AT_ONCE
 from anabranch.stream.stream import Stream
 from tests.support.lzf import lzf_string
 from tests.support.payloads import encode_payload
+from tests.support.recording import Recording
 from tests.support.region_harness import Harness, decode_all
 
 ENTRIES = 3000
@@ -262,7 +264,7 @@ def test_who_waits_for_a_key_is_served_when_its_restore_ends(region: Driven) -> 
 
 def test_the_log_gets_a_long_script_when_it_is_over(region: Driven) -> None:
     recorded: list[kinds.Effect] = []
-    region.region.effects.record = recorded.append
+    region.region.effects.record = Recording(recorded)
     session = region.connect()
     calls = "redis.call('SET', 'a', 1) for i = 1, 1e5 do i = i + 1 end redis.call('SET', 'b', 2)"
     assert region.raw("EVAL", calls, 0, session=session) == b""
@@ -649,10 +651,13 @@ def test_idempotent_ids_are_forgotten_after_a_want_of_memory() -> None:
     s.clock.us += 200_000_000
     s.region.tick()
 
-    def fail(_: object) -> None:
-        raise MemoryError
+    class Full(Recorded):
+        """No memory is left for the record."""
 
-    s.region.effects.record = fail
+        def append(self, effect: kinds.Effect) -> None:
+            raise MemoryError
+
+    s.region.effects.record = Full()
     with pytest.raises(MemoryError):
         s.region.scheduler.run_turn()
     s.region.effects.record = None

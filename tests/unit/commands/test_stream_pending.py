@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from anabranch.stream.entry_id import SEQ_BITS
+from tests.support.recording import Recording
 from tests.support.streams import INVALID_ID, NOT_INTEGER, SYNTAX, WRONGTYPE, Streams
 
 MAX_DELIVERIES = 2**63 - 1
@@ -166,7 +167,7 @@ def test_a_ghost_may_be_released() -> None:
 def test_one_effect_releases_all_entries_unless_an_id_repeats() -> None:
     s = _pending()
     emitted: list[Any] = []
-    s.region.effects.record = emitted.append
+    s.region.effects.record = Recording(emitted)
     assert s.run("XNACK s g FAIL IDS 3 3-0 1-0 4-0") == 3
     assert s.run("XNACK s g SILENT IDS 4 1-0 3-0 1-0 4-0") == 4
     rows = [[row[0] >> SEQ_BITS for row in effect.rows] for effect in emitted]

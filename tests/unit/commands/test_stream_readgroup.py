@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.recording import Recording
 from tests.support.streams import INVALID_ID, NOT_INTEGER, NOW, SYNTAX, WRONGTYPE, Streams
 
 UNBALANCED = (
@@ -204,7 +205,7 @@ def test_a_read_or_a_claim_that_gets_nothing_is_seen_and_not_recorded() -> None:
     s = _grouped(1)
     s.run("XREADGROUP GROUP g c STREAMS s >", "XDEL s 1-0")
     recorded: list[Any] = []
-    s.region.effects.record = recorded.append
+    s.region.effects.record = Recording(recorded)
     for line in (
         "XREADGROUP GROUP g c STREAMS s >",
         "XREADGROUP GROUP g c CLAIM 999999 STREAMS s >",

@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.effects import kinds
 from anabranch.keyspace.values import SetValue
+from tests.support.recording import Recording
 from tests.support.region_harness import Harness
 
 WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
@@ -34,7 +35,7 @@ def test_set_conditions_and_old_value(h: Harness) -> None:
 def test_the_log_holds_what_append_and_setrange_add(h: Harness) -> None:
     effects: list[kinds.Effect] = []
     h.do("SET", "k", "x" * 10_000, "EX", "10")
-    h.region.effects.record = effects.append
+    h.region.effects.record = Recording(effects)
     assert h.do("APPEND", "k", "abc") == 10_003
     assert h.do("SETRANGE", "k", "9998", "yyyyyyy") == 10_005
     assert h.do("SETRANGE", "k", "10007", "z") == 10_008

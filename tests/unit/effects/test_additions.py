@@ -10,10 +10,11 @@ import pytest
 
 from anabranch.effects import kinds
 from anabranch.effects.apply import apply
-from anabranch.effects.codec import numbers_of
+from anabranch.effects.recorded import numbers_of
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica
 from tests.support.recorder import everything_in
+from tests.support.recording import Recording
 from tests.support.streams import Streams
 
 REGION = {"region_id": 3}
@@ -42,7 +43,7 @@ def nobody(_: Streams, recorded: list[kinds.Effect]) -> None:
 
 def a_log(server: Streams, recorded: list[kinds.Effect]) -> None:
     """Each effect is recorded."""
-    server.region.effects.record = recorded.append
+    server.region.effects.record = Recording(recorded)
 
 
 def a_snapshot(server: Streams, recorded: list[kinds.Effect]) -> None:

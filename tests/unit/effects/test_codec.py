@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, get_type_hints
 
 import msgspec
@@ -18,7 +17,6 @@ from anabranch.effects.codec import (
     effect_of,
     join_ids,
     plain,
-    plain_effects,
     runs_of,
 )
 from anabranch.stream.entry_id import MAX_ID, SEQ_BITS
@@ -123,45 +121,6 @@ def test_every_kind_comes_back_as_it_was(kind: type[kinds.Effect]) -> None:
         assert type(again) is kind
 
     comes_back()
-
-
-ADDS = st.builds(
-    kinds.Add, st.integers(0, 1), st.sampled_from([b"k", b"l"]), ENTRY_IDS, BYTES, NUMBERS,
-    st.booleans(),
-)  # fmt: skip
-
-
-def entries(effect: kinds.Effect) -> list[kinds.Effect]:
-    """A run of additions as the additions it stands for."""
-    if not isinstance(effect, kinds.AddRun):
-        return [effect]
-    found: list[kinds.Effect] = []
-    at = 0
-    for index, (entry_id, size) in enumerate(zip(effect.ids, effect.sizes, strict=True)):
-        fragment = effect.data[at : at + size]
-        at += size
-        found.append(
-            kinds.Add(
-                effect.db,
-                effect.key,
-                entry_id,
-                fragment,
-                effect.weights[index],
-                index in effect.opens,
-            )
-        )
-    assert at == len(effect.data)
-    return found
-
-
-@settings(deadline=None)
-@given(st.lists(ADDS | effects_of_kind(kinds.Delete), max_size=12))
-def test_neighbouring_additions_become_runs_that_say_the_same(effects: list[kinds.Effect]) -> None:
-    decoded = list(map(effect_of, over_the_wire(plain_effects(effects))))
-    assert [each for effect in decoded for each in entries(effect)] == effects
-    for one, other in pairwise(decoded):
-        if isinstance(one, kinds.AddRun) and isinstance(other, kinds.AddRun):
-            assert (one.db, one.key) != (other.db, other.key), "one run would have done"
 
 
 # -- what is no effect ------------------------------------------------------------------------

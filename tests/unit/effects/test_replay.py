@@ -13,7 +13,8 @@ import pytest
 
 from anabranch.effects import kinds
 from anabranch.effects.apply import EFFECTS, apply
-from anabranch.effects.codec import numbers_of, plain
+from anabranch.effects.codec import plain
+from anabranch.effects.recorded import numbers_of
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica
 from anabranch.oplog.batch import decode_batch, effects_in
@@ -21,6 +22,7 @@ from anabranch.region.turn import Turn
 from anabranch.stream.stream import Stream
 from tests.support.random_lines import STREAM_LINES, random_lines
 from tests.support.recorder import OTHER_LINES, Recorder, everything_in
+from tests.support.recording import record_all
 
 ENOUGH = [
     *STREAM_LINES, *OTHER_LINES,
@@ -51,7 +53,7 @@ def replayed(effects: list[kinds.Effect], rng: random.Random) -> Keyspace:
     number = 1
     rest = list(effects)
     while rest:
-        turn.effects = rest[: (length := rng.choice((1, 2, 20, 200)))]
+        record_all(turn.recorded, rest[: (length := rng.choice((1, 2, 20, 200)))])
         rest = rest[length:]
         data = turn.drain(1234)
         at = 0

@@ -7,11 +7,13 @@ import time
 import tracemalloc
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.effects import kinds
+from anabranch.effects.codec import plain
 from anabranch.effects.prepare import mode_of
 from anabranch.keyspace.replica import Replica, replica_id_of
 from anabranch.oplog.batch import (
@@ -19,21 +21,20 @@ from anabranch.oplog.batch import (
     CONTINUES,
     HEADER_BYTES,
     LOCAL,
-    LONG_FIELD_BYTES,
     Batch,
     BatchError,
     Compressor,
-    body_of,
-    body_parts,
     decode_batch,
     effects_in,
     is_sound,
     saved_bytes,
 )
+from anabranch.oplog.body import LONG_FIELD_BYTES, body_parts
 from anabranch.oplog.segment import turns_in
 from anabranch.region import turn as turn_module
 from anabranch.region.turn import Turn
 from tests.support.batches import encode_batch
+from tests.support.recording import record_all
 from tests.support.region_harness import Harness
 
 NUMBERED = kinds.SetString(0, b"k", b"v")
@@ -112,7 +113,10 @@ def test_a_local_batch_takes_no_numbers() -> None:
 
 def test_neighbouring_additions_take_a_number_each() -> None:
     adds = [kinds.Add(0, b"s", number, b"f", 1, False) for number in (1, 2, 3)]
-    batch = decode_batch(encode_batch(adds, region=0, epoch=0, first=1, wall_ms=1, flags=0))
+    turn = Turn(Replica.alone())
+    record_all(turn.recorded, adds)
+    assert turn.recorded.count == 3
+    batch = decode_batch(turn.drain(1))
     assert batch.numbered == 3
     assert len(effects_in(batch)) == 1
 
@@ -152,9 +156,10 @@ def test_a_turn_comes_back_in_order_however_it_is_cut(
         replica = Replica(replica_id_of(3, 4), lambda: (100, 100))
         replica.vector[replica.own] = 99 + effects.count(NUMBERED)
         turn = Turn(replica)
-        turn.effects += effects
+        record_all(turn.recorded, effects)
         found = batches(turn.drain(77))
-    assert turn.effects == []
+    assert turn.recorded.effects == []
+    assert turn.recorded.count == 0
     assert [effect for batch in found for effect in effects_in(batch)] == effects
     number = 100
     for batch in found:
@@ -179,7 +184,7 @@ def test_a_turn_is_read_as_one_however_many_batches_it_has(
     turn = Turn(Replica.alone())
     data = b" " * 32  # where a file has its header
     for count in (5, 1, 2):
-        turn.effects += [NUMBERED] * count
+        record_all(turn.recorded, [NUMBERED] * count)
         data += turn.drain(1)
     read = [item[1] for item in turns_in(data)]
     assert [len(batches) for batches in read if isinstance(batches, list)] == [3, 1, 1]
@@ -203,6 +208,11 @@ def test_what_compression_has_saved(length: int) -> None:
     assert saved_bytes(one) == 0
     assert saved_bytes(other) == len(one) - len(other)
     assert bool(saved_bytes(other)) is (length > 400)
+
+
+def body_of(effects: list[kinds.Effect], dependencies: list[int]) -> bytes:
+    """What msgspec writes of the effects as plain arrays."""
+    return msgspec.msgpack.encode((dependencies, [plain(effect) for effect in effects]))
 
 
 LONG = 3 << 20
@@ -259,7 +269,7 @@ def added(payload: bytes) -> tuple[Harness, Turn]:
     """A region alone with one entry, and the turn that has its effects."""
     harness = Harness()
     turn = Turn(Replica.alone())
-    harness.region.effects.record = turn.effects.append
+    harness.region.effects.record = turn.recorded
     harness.region.execute(harness.connect(), [[b"XADD", b"s", b"*", b"f", payload]])
     return harness, turn
 
@@ -283,9 +293,9 @@ def test_the_log_gets_a_large_entry_as_it_is_in_its_stream() -> None:
 def test_other_regions_get_a_batch_in_one_piece() -> None:
     payload = random.Random(4).randbytes(2 * LONG_FIELD_BYTES)
     _, turn = added(payload)
-    effects = turn.effects[:]
+    effects = turn.recorded.effects[:]
     (whole,) = turn.drain_batches(1)
-    turn.effects += effects
+    turn.recorded.effects += effects
     turn.next_number -= len(effects)
     assert b"".join(turn.drain_batches(1, whole=False)) == whole
 
@@ -296,6 +306,8 @@ def test_a_short_turn_is_compressed_only_where_other_regions_get_it(region: int)
     turn = Turn(replica, mode_of(replica).compressed_bytes_min)
     compressed = []
     for count in (2, 16, 200):
-        turn.effects += [kinds.Add(0, b"s", number, bytes(30), 1, False) for number in range(count)]
+        for number in range(count):
+            turn.recorded.go_to(0, b"s", -1)
+            turn.recorded.add(number, bytes(30), 1, False)
         compressed.append(bool(decode_batch(turn.drain(1)).flags & COMPRESSED))
     assert compressed == [False, region > 0, True]

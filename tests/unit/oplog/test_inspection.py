@@ -447,7 +447,7 @@ def test_an_effect_number_that_is_not_due_is_damage_where_its_turn_begins() -> N
     data = segment_header(0)
     for number in (1, 2, 9):
         turn.next_number = number
-        turn.effects.append(kinds.SetString(0, b"k", b"v"))
+        turn.recorded.append(kinds.SetString(0, b"k", b"v"))
         end = len(data)
         data += turn.drain(1)
     storage = restored({segment_name(0): data})

@@ -32,15 +32,16 @@ class Life:
         found = []
         for _ in range(10):
             self.now_s += seconds / 10
-            if notes := self.notes.at_rest():
+            if note := self.notes.at_rest():
                 self.log.append(b"note")
                 self.sync()
-            found += positions(notes)
+            found += positions(note)
         return found
 
 
-def positions(notes: list[Synced]) -> list[int]:
-    return [note.position for note in notes]
+def positions(note: Synced | None) -> list[int]:
+    """The position that a note tells, if there is one."""
+    return [] if note is None else [note.position]
 
 
 def test_the_first_turn_after_a_sync_tells_of_it_once() -> None:
