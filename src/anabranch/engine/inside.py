@@ -25,12 +25,12 @@ class Inside:
         self,
         entry: ServedCommand,
         args: list[bytes],
-        admit: Callable[[ServedCommand, list[bytes]], None],
+        admit: Callable[[ServedCommand, list[bytes]], None] | None = None,
     ) -> bytes:
         """Run one request with its accounting; errors become replies.
 
-        ``admit`` raises the reason if the request may not run. The reply is empty for a client that
-        wants none.
+        ``admit`` raises another reason why it may not run than user and disk. The reply is empty
+        for a client that wants none.
         """
         ctx = self._ctx
         session = ctx.session
@@ -39,7 +39,9 @@ class Inside:
         reply: bytes | None
         started = self._ticks_ns()
         try:
-            admit(entry, args)
+            self._dispatcher.admit_inside(ctx, entry.command, args)
+            if admit is not None:
+                admit(entry, args)
             reply = function(ctx, args)
         except CommandError as refusal:
             entry.failed += 1

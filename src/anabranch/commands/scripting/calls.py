@@ -125,7 +125,6 @@ class Calls:
     def _admit(self, entry: ServedCommand, args: list[bytes]) -> None:
         """Raise the reason if a script may not call a command now."""
         command, dispatcher = entry.command, self._ctx.server.dispatcher
-        dispatcher.admit_inside(self._ctx, command, args)
         if self.is_read_only and (command.is_write or command.name in _SENDING):
             raise CommandError("ERR Write commands are not allowed from read-only scripts.")
         if command.is_write:

@@ -11,7 +11,6 @@ from anabranch.engine import texts
 from anabranch.engine.context import Context
 from anabranch.engine.inside import Inside
 from anabranch.engine.queueing import end_transaction, forget_watches, watch_keys
-from anabranch.engine.served_command import ServedCommand
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, array_header, null_array
 
@@ -74,9 +73,6 @@ def execute(ctx: Context, args: list[bytes]) -> bytes | None:
     if broken:
         return null_array(ctx.resp3)
 
-    def admit(entry: ServedCommand, queued: list[bytes]) -> None:
-        dispatcher.admit_inside(ctx, entry.command, queued)
-
     def work() -> bytes:
         replies = []
         ctx.in_exec = True
@@ -86,7 +82,7 @@ def execute(ctx: Context, args: list[bytes]) -> bytes | None:
             for entry, queued in requests:
                 if ctx.session is not session or ctx.db is not databases[session.db]:
                     ctx.enter(session, ctx.now_ms)  # after a script
-                replies.append(run(entry, queued, admit))
+                replies.append(run(entry, queued))
                 assert session.waiter is None, "a command blocked inside a transaction"
         finally:
             ctx.in_exec = False
