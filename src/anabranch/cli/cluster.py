@@ -126,6 +126,7 @@ def up(
         started: Processes = {}
         try:
             _start(files, started)
+            pause(0)  # for a Ctrl-C that came at its end
             _welcome(files, as_json=as_json)
             if http_port is None and not can_serve():
                 print(f"A page for each region, with pictures: {HOW_TO_INSTALL}", file=sys.stderr)

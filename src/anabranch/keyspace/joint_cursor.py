@@ -186,11 +186,20 @@ def _written(rows: dict[bytes, _Row]) -> Steps[_Table]:
 
 
 def _read(table: _Table) -> Steps[dict[bytes, _Row]]:
-    """Rows that were written."""
+    """Rows that were written. Raises :class:`ValueError` for one that has no pairs."""
     if isinstance(table, dict):
+        _check(table)
         return table
     rows: dict[bytes, _Row] = {}
-    for page in table:
-        rows.update(_decode_page(page))
+    for raw in table:
+        page = _decode_page(raw)
+        _check(page)
+        rows.update(page)
         yield
     return rows
+
+
+def _check(rows: dict[bytes, _Row]) -> None:
+    for row in rows.values():
+        if len(row) % 2:
+            raise ValueError("not a cursor")

@@ -31,8 +31,8 @@ def row_of(vector: Mapping[int, int]) -> list[int]:
 
 
 def vector_of(row: Sequence[int]) -> dict[int, int]:
-    """The version vector that a row has."""
-    return dict(zip(row[::2], row[1::2], strict=False))
+    """The version vector that a row has. Raises :class:`ValueError` if it has no pairs."""
+    return dict(zip(row[::2], row[1::2], strict=True))
 
 
 def maximum(*vectors: Mapping[int, int]) -> dict[int, int]:

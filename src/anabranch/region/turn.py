@@ -40,7 +40,7 @@ class Turn:
     def _dependencies(self) -> list[int]:
         """The applied effects of other replica IDs. No such effect is applied within a turn."""
         vector, own = self._replica.vector, self._replica.own
-        if len(vector) < 2 and not self._replica.is_regional:
+        if not vector:
             return []
         others = [replica_id for replica_id in vector if replica_id != own]
         others.sort()

@@ -257,6 +257,16 @@ def test_bad_requests_are_explained(s: Streams, line: str, error: str) -> None:
     assert s.fails(f"AB.READ {line}").startswith(error)
 
 
+@pytest.mark.parametrize("count", [1, joint_cursor.PAGE + 1])
+def test_a_cursor_whose_rows_have_no_pairs_is_refused(s: Streams, count: int) -> None:
+    rows = {b"s%d" % number: [1, 2] for number in range(count)}
+    good = JointCursor({}, rows, set(), b"").text().decode()
+    assert not s.fails(f"AB.READ FROM {good} STREAMS a").startswith(NO_CURSOR)
+    rows[b"s0"] = [1]
+    bad = JointCursor({}, rows, set(), b"").text().decode()
+    assert s.fails(f"AB.READ FROM {bad} STREAMS a").startswith(NO_CURSOR)
+
+
 def test_a_cursor_that_was_cut_or_changed_is_refused(s: Streams) -> None:
     for number in range(30):
         s.fill(f"stream:{number}", "1-0")
