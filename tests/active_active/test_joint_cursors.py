@@ -138,7 +138,7 @@ def test_every_entry_comes_once_whichever_region_is_asked(
 
 def test_a_cursor_of_a_server_without_regions_is_refused() -> None:
     mesh = Mesh(2)
-    alone = JointCursor({}, {b"a": [0, 5]}, set(), b"").text()
+    alone = in_one_go(JointCursor({}, {b"a": [0, 5]}, set(), b"").text_steps())
     with pytest.raises(Exception, match="from a server without regions"):
         read(mesh.nodes[1], alone)
 

@@ -21,7 +21,7 @@ from xxhash import xxh32_digest
 from anabranch import zstd
 from anabranch.keyspace.version_vectors import covers, maximum, row_of, vector_of
 from anabranch.metrics.holdings import NAME_BYTES
-from anabranch.scheduling import Steps, in_one_go
+from anabranch.scheduling import Steps
 from anabranch.stream.groups.group import LOCAL_REPLICA_ID
 from anabranch.stream.numbering import has_behind
 from anabranch.stream.stream import Stream
@@ -119,10 +119,6 @@ class JointCursor:
         """About how much memory it takes."""
         return getsizeof(self.rows) + _ROW_BYTES * (len(self.rows) + len(self.places or ()))
 
-    def text(self) -> bytes:
-        """The cursor as a client gets it."""
-        return in_one_go(self.text_steps())
-
     def text_steps(self) -> Steps[bytes]:
         """The cursor as a client gets it, made in steps: ``c1:`` and base64url.
 
@@ -138,11 +134,6 @@ class JointCursor:
         yield
         body = min(plain, _compressor.compress(plain), key=len)
         return _PREFIX + urlsafe_b64encode(xxh32_digest(body) + body).rstrip(b"=")
-
-
-def read_joint_cursor(raw: bytes) -> JointCursor:
-    """The cursor of a text. Raises :class:`ValueError` for anything that is none."""
-    return in_one_go(cursor_steps(raw))
 
 
 def cursor_steps(raw: bytes) -> Steps[JointCursor]:

@@ -14,8 +14,8 @@ import pytest
 from anabranch.commands.extensions import joint_read, reading
 from anabranch.engine.session import Session
 from anabranch.keyspace import following, joint_cursor
-from anabranch.keyspace.joint_cursor import JointCursor, read_joint_cursor
-from anabranch.scheduling import SLICE_NS
+from anabranch.keyspace.joint_cursor import JointCursor, cursor_steps
+from anabranch.scheduling import SLICE_NS, in_one_go
 from anabranch.version import IS_COMPILED
 from tests.support.streams import BOTH_PROTOCOLS, WRONGTYPE, Streams
 
@@ -227,12 +227,12 @@ def test_a_cursor_names_no_stream_that_the_user_may_not_read(region_id: int) -> 
     s.run("AUTH u x", session=session)
     for line in ("FROM 0", "FROM $", "NOTES FROM 0", "NOTES FROM $"):
         cursor, _ = s.run(f"AB.READ {line} PATTERN *", session=session)
-        found = read_joint_cursor(cursor.encode())
+        found = in_one_go(cursor_steps(cursor.encode()))
         for _ in range(2):
             assert b"yours:1" not in {**found.rows, **(found.places or {})}
             s.run("XADD mine:1 * f v")
             cursor, _ = s.run(f"AB.READ NOTES FROM {cursor} PATTERN *", session=session)
-            found = read_joint_cursor(cursor.encode())
+            found = in_one_go(cursor_steps(cursor.encode()))
 
 
 @pytest.mark.parametrize(
@@ -260,10 +260,10 @@ def test_bad_requests_are_explained(s: Streams, line: str, error: str) -> None:
 @pytest.mark.parametrize("count", [1, joint_cursor.PAGE + 1])
 def test_a_cursor_whose_rows_have_no_pairs_is_refused(s: Streams, count: int) -> None:
     rows = {b"s%d" % number: [1, 2] for number in range(count)}
-    good = JointCursor({}, rows, set(), b"").text().decode()
+    good = in_one_go(JointCursor({}, rows, set(), b"").text_steps()).decode()
     assert not s.fails(f"AB.READ FROM {good} STREAMS a").startswith(NO_CURSOR)
     rows[b"s0"] = [1]
-    bad = JointCursor({}, rows, set(), b"").text().decode()
+    bad = in_one_go(JointCursor({}, rows, set(), b"").text_steps()).decode()
     assert s.fails(f"AB.READ FROM {bad} STREAMS a").startswith(NO_CURSOR)
 
 
@@ -277,7 +277,7 @@ def test_a_cursor_that_was_cut_or_changed_is_refused(s: Streams) -> None:
             # The last character has bits without a meaning.
             if at < len(cursor) - 1 or bad is not changed:
                 assert s.fails(f"AB.READ FROM {bad} PATTERN *") == NO_CURSOR
-    regional = JointCursor({1 << 8 | 1: 5}, {}, set(), b"").text().decode()
+    regional = in_one_go(JointCursor({1 << 8 | 1: 5}, {}, set(), b"").text_steps()).decode()
     assert "from a server with regions" in s.fails(f"AB.READ FROM {regional} PATTERN *")
 
 
