@@ -169,17 +169,17 @@ def read(ctx: Context, args: list[bytes], options: EntryRequest) -> bytes | None
         request.deadline_ms = ctx.deadline_ms(block_ms)
     is_short = len(names) <= STREAMS_AT_ONCE and len(request.text) <= _TEXT_BYTES_AT_ONCE
     if is_short or options.glob is None or ctx.in_exec:
-        reply = in_one_go(first_look(ctx, request, names))
+        reply = in_one_go(first_look(ctx, request))
         if reply is not None or block_ms is None or ctx.in_exec:
             return request.reply() if reply is None else reply
         ctx.block(names, args, block_ms, is_stream, b"", request=request)
         _wait(ctx, request)
         return None
     if block_ms is None:
-        return ctx.in_slices(args, _whole_reply(ctx, request, names))
+        return ctx.in_slices(args, _whole_reply(ctx, request))
     ctx.block([], args, 0, is_stream, b"", request=request)
     waiter = _wait(ctx, request)
-    request.steps = first_look(ctx, request, names, waiter)
+    request.steps = first_look(ctx, request, waiter)
     try:
         reply = _go_on(ctx, request, waiter)
     except CommandError:
@@ -205,9 +205,9 @@ def _wait(ctx: Context, request: JointRequest) -> Waiter:
     return waiter
 
 
-def _whole_reply(ctx: Context, request: JointRequest, names: list[bytes]) -> Steps[list[bytes]]:
+def _whole_reply(ctx: Context, request: JointRequest) -> Steps[list[bytes]]:
     """The reply to a command that does not wait."""
-    reply = yield from first_look(ctx, request, names)
+    reply = yield from first_look(ctx, request)
     return [request.reply() if reply is None else reply]
 
 
@@ -263,12 +263,13 @@ def _look_at_changed(ctx: Context, request: JointRequest) -> None:
 
 
 def first_look(
-    ctx: Context, request: JointRequest, names: list[bytes], waiter: Waiter | None = None
+    ctx: Context, request: JointRequest, waiter: Waiter | None = None
 ) -> Steps[bytes | None]:
     """Read the cursor of a new request, then look at all of its streams."""
     yield from stand(ctx, request)
     if waiter is not None:
         ctx.keyspace.waiters.hold(waiter, request.cursor.used_bytes)
+    names = list(request.followed(ctx))  # also streams that were made since the request began
     reply = yield from _look_and_reply(ctx, request, names, is_whole=True, waiter=waiter)
     return reply
 
