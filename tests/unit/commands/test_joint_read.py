@@ -556,3 +556,22 @@ def test_a_bad_cursor_is_refused_in_steps(stepping: Streams) -> None:
     assert stepping.fails("AB.READ FROM c1:abc PATTERN *") == NO_CURSOR
     assert not stepping.session.blocked
     assert stepping.run("PING") == "PONG"
+
+
+@pytest.mark.parametrize("words", ["AB.READ", "AB.SUBSCRIBE CREDIT 100"])
+def test_names_that_others_push_out_are_looked_up_again(
+    stepping: Streams, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.setattr(following, "PATTERNS_MAX", 1)
+    monkeypatch.setattr(joint_cursor, "PAGE", 2)
+    for number in range(10):
+        stepping.fill(f"k{number}", "2-0")
+    cursor = end(stepping, stepping.waits("AB.READ COUNT 10 FROM 0 PATTERN k*")).split("'")[1]
+    session = stepping.waits(f"{words} FROM {cursor} PATTERN k*", resp3=True)
+    assert stepping.shows("AB.READ FROM $ PATTERN other*", stepping.connect())
+    told = end(stepping, session)
+    for _ in range(50):
+        stepping.region.scheduler.run_turn()
+        told += stepping.answer(session)
+    assert told.count("'2-0'") == 10
+    assert "'1-0'" not in told

@@ -32,7 +32,6 @@ from anabranch.commands.extensions.reading import (
 from anabranch.engine import texts
 from anabranch.engine.context import Context
 from anabranch.errors import CommandError
-from anabranch.keyspace.database import Database
 from anabranch.keyspace.joint_cursor import STREAMS_MAX, JointCursor, cursor_steps
 from anabranch.keyspace.version_vectors import covers, maximum, row_of, vector_of
 from anabranch.keyspace.waiter import Waiter
@@ -80,6 +79,14 @@ class JointRequest:
         """The names of the streams that the reader follows. It may change them if it finds none."""
         glob = self.options.glob
         return self._listed if glob is None else ctx.db.following.of(glob, ctx.db.order).keys
+
+    def names(self, ctx: Context) -> Steps[list[bytes]]:
+        """The names that :meth:`followed` has, looked up again if they are not kept any more."""
+        glob = self.options.glob
+        if glob is not None:
+            while ctx.db.following.of(glob, ctx.db.order).grow():
+                yield
+        return list(self.followed(ctx))
 
     def moved(self) -> None:
         """The cursor has changed."""
@@ -137,11 +144,11 @@ def begin(ctx: Context, args: list[bytes], options: EntryRequest) -> JointReques
     """A request whose cursor is not read yet; None if names are looked up: then it runs again."""
     assert options.joint is not None
     following, glob = ctx.db.following, options.glob
-    if glob is not None and following.of(glob, ctx.db.order).grow():
-        reply = ctx.in_slices(args, _growing(ctx.db, glob))
-        if reply is None:
-            return None
-    return JointRequest(options, options.joint)
+    request = JointRequest(options, options.joint)
+    has_names = glob is None or not following.of(glob, ctx.db.order).grow()
+    if not has_names and ctx.in_slices(args, _growing(ctx, request)) is None:
+        return None
+    return request
 
 
 def stand(ctx: Context, request: JointRequest) -> Steps[None]:
@@ -269,7 +276,7 @@ def first_look(
     yield from stand(ctx, request)
     if waiter is not None:
         ctx.keyspace.waiters.hold(waiter, request.cursor.used_bytes)
-    names = list(request.followed(ctx))  # also streams that were made since the request began
+    names = yield from request.names(ctx)  # also of streams that were made since it began
     reply = yield from _look_and_reply(ctx, request, names, is_whole=True, waiter=waiter)
     return reply
 
@@ -290,10 +297,9 @@ def _look_and_reply(
     return reply
 
 
-def _growing(db: Database, glob: bytes) -> Steps[list[bytes]]:
-    """Find the names that match; then the request runs again."""
-    while db.following.of(glob, db.order).grow():
-        yield
+def _growing(ctx: Context, request: JointRequest) -> Steps[list[bytes]]:
+    """Look the names up; then the request runs again."""
+    yield from request.names(ctx)
     return []
 
 

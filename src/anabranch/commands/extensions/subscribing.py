@@ -291,8 +291,8 @@ def _begun_for_reader(
 ) -> Steps[list[bytes]]:
     """Begin the subscription of a reader without a group, when its cursor is read."""
     yield from stand(ctx, request)
-    reader = ReaderSubscription(request, credit)
-    waiter = _begin(ctx, args, list(request.followed(ctx)), reader, is_stream)
+    names = yield from request.names(ctx)
+    waiter = _begin(ctx, args, names, ReaderSubscription(request, credit), is_stream)
     be_told(ctx, waiter, request)
     return [OK]
 
