@@ -132,11 +132,11 @@ class Leasing:
             if is_over():
                 return True
         context, redrives = self._region.context, self._region.context.server.redrives
-        for place, go_on in list(redrives.items()):
-            context.db = self._region.keyspace.databases[place[0]]
-            del redrives[place]
+        for where, go_on in list(redrives.items()):
+            context.db = self._region.keyspace.databases[where[0]]
+            del redrives[where]
             if go_on(context):
-                redrives[place] = go_on  # behind the others
+                redrives[where] = go_on  # behind the others
             if is_over():
                 return True
         return False
