@@ -7,7 +7,7 @@ There is one context per region, set to the session of each request. Commands re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from anabranch.config.settings import Settings
@@ -35,6 +35,9 @@ _T = TypeVar("_T")
 
 _VALUES_AT_ONCE = 1000
 """Values of a reply that are encoded in one step: under a millisecond if they are short."""
+
+_ROWS_AT_ONCE = 100
+"""Rows that are made and encoded in one step."""
 
 _COUNTED_MAX = 1000
 _COUNTING_NS_MAX = 3_000_000
@@ -331,6 +334,18 @@ class Context:
             return self.reply(values)
         return self.in_slices(args, _encoded(values, self.resp3))
 
+    def require(self, key: bytes, value: Value) -> None:
+        """Raise CommandError unless a key still has this value, in a later slice of a request."""
+        if self.db.values.get(key) is not value:
+            raise CommandError(texts.NO_SUCH_KEY)
+
+    def long_rows(self, args: list[bytes], rows: Iterable[Any]) -> bytes | None:
+        """The reply for an array whose rows are made and encoded in slices.
+
+        A command returns it, None included. The rows are of different moments.
+        """
+        return self.in_slices(args, _encoded_rows(rows, self.resp3))
+
     def reply(self, value: Any) -> bytes:
         """Any reply value in the connection's protocol."""
         return encode(value, self.session.resp3)
@@ -356,6 +371,15 @@ def _encoded(values: list[Any], resp3: bool) -> Steps[list[bytes]]:
         parts.append(b"".join([encode(each, resp3) for each in some]))
         yield
     return parts
+
+
+def _encoded_rows(rows: Iterable[Any], resp3: bool) -> Steps[list[bytes]]:
+    parts: list[bytes] = []
+    for row in rows:
+        if parts and not len(parts) % _ROWS_AT_ONCE:
+            yield
+        parts.append(encode(row, resp3))
+    return [b"*%d\r\n" % len(parts), *parts]
 
 
 class Waits:

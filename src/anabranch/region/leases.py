@@ -132,10 +132,13 @@ class Leasing:
             if is_over():
                 return True
         context, redrives = self._region.context, self._region.context.server.redrives
-        for (db, key), go_on in list(redrives.items()):
-            context.db = self._region.keyspace.databases[db]
-            if not go_on(context):
-                redrives.pop((db, key), None)
+        for where, go_on in list(redrives.items()):
+            context.db = self._region.keyspace.databases[where[0]]
+            del redrives[where]
+            if go_on(context):
+                redrives[where] = go_on  # behind the others
+            if is_over():
+                return True
         return False
 
     def _expect(self, database: Database, key: bytes) -> Iterator[None]:

@@ -334,6 +334,16 @@ def test_a_rate_gives_the_rest_back_in_the_course_of_time() -> None:
     assert "policy_redriven:30" in w.run("INFO policies")
 
 
+def test_a_high_rate_is_kept() -> None:
+    w = with_dead_letters(1000)
+    assert redrive(w, "RATE 5000/s") == (1, [], 999)
+    w.advance(100)
+    assert len(letters(w)) == 499
+    w.advance(100)
+    assert len(letters(w)) == 0
+    assert w.region.context.server.redrives == {}
+
+
 def test_a_rate_ends_with_its_count_or_with_a_rate_of_nothing() -> None:
     w = with_dead_letters(30)
     assert redrive(w, "COUNT 3 RATE 100/s") == (1, [], 29)

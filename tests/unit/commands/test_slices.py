@@ -213,6 +213,31 @@ def test_many_entries_are_renewed_in_slices(region: Driven) -> None:
     region.check()
 
 
+def test_the_lags_of_many_groups_are_told_in_slices(region: Driven) -> None:
+    for number in range(100, 401):
+        region.do("XGROUP", "CREATE", "s", f"h{number}", 0)
+    session = region.begin("AB.LAG", "s")
+    region.do("XGROUP", "DESTROY", "s", "h400", session=region.other)
+    names = [row[1] for row in region.end(session)]
+    assert names == [b"g", *(b"h%d" % number for number in range(100, 400))]
+    session = region.begin("AB.LAG", "s")
+    region.do("DEL", "s", session=region.other)
+    assert "no such key" in str(region.end(session))
+
+
+def test_very_many_producers_are_told_in_slices(region: Driven) -> None:
+    for number in range(100, 401):
+        region.do("XADD", "p", "IDMP", f"p{number}", "1", "*", "f", "v")
+    session = region.begin("AB.PRODUCERS", "p")
+    region.do("XADD", "p", "IDMP", "p400", "2", "*", "f", "v", session=region.other)
+    rows = region.end(session)
+    assert [row[1] for row in rows] == [b"p%d" % number for number in range(100, 401)]
+    assert rows[-1][3] == 2
+    session = region.begin("AB.PRODUCERS", "p")
+    region.do("DEL", "p", session=region.other)
+    assert "no such key" in str(region.end(session))
+
+
 @pytest.mark.parametrize(("add", "remove"), [("RPUSH", "LPOP"), ("SADD", "SPOP")])
 def test_lists_and_sets_are_dumped_and_restored_in_slices(
     region: Driven, add: str, remove: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from anabranch.engine.context import Context, existing
@@ -14,20 +15,21 @@ from anabranch.stream.stream import Stream
 _ALONE: Dot = (0, 0)
 
 
-def producers(ctx: Context, args: list[bytes]) -> bytes:
+def producers(ctx: Context, args: list[bytes]) -> bytes | None:
     """AB.PRODUCERS key: what a stream keeps of each producer: idempotent IDs and batches."""
-    stream = existing(ctx.read_stream(args[1]))
-    records = _records(stream)
-    names = sorted({*stream.producers.tables, *records})
-    return ctx.reply([_producer(stream, name, records.get(name, {})) for name in names])
+    return ctx.long_rows(args, _rows(ctx, args[1], existing(ctx.read_stream(args[1]))))
 
 
-def _records(stream: Stream) -> dict[bytes, dict[Dot, Accepted]]:
-    """The ledger, including concurrent records of several regions."""
-    accepted = stream.shared.accepted
-    return {
-        pid: accepted.get(pid, {_ALONE: record}) for pid, record in stream.ledger.records.items()
-    }
+def _rows(ctx: Context, key: bytes, stream: Stream) -> Iterator[dict[str, Any]]:
+    for name in sorted({*stream.producers.tables, *stream.ledger.records}):
+        ctx.require(key, stream)
+        yield _producer(stream, name, _records(stream, name))
+
+
+def _records(stream: Stream, pid: bytes) -> dict[Dot, Accepted]:
+    """The ledger of a producer, including concurrent records of several regions."""
+    record = stream.ledger.records.get(pid)
+    return {} if record is None else stream.shared.accepted.get(pid, {_ALONE: record})
 
 
 def _producer(stream: Stream, pid: bytes, records: dict[Dot, Accepted]) -> dict[str, Any]:

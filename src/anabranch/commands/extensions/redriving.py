@@ -146,7 +146,7 @@ class _Redrive:
         self._last = stream.last_id
 
     def go_on(self, ctx: Context) -> bool:
-        """Give back what the rate allows until now; returns whether more is left."""
+        """Give back what the rate allows until now, or a slice of it; whether more is left."""
         value, user = ctx.db.values.get(self._key), self._user
         if type(value) is not Stream or self._options.rate is None:
             return False
@@ -157,8 +157,12 @@ class _Redrive:
         del self.skipped[:]
         count, unit_ms = self._options.rate
         due = 1 + (ctx.now_ms - self._began_ms) * count // unit_ms
-        most = min(due, self.total) - self.done
-        return most <= 0 or self.give_back(ctx, value, min(most, COUNT_DEFAULT))
+        while (most := min(due, self.total) - self.done) > 0:
+            if not self.give_back(ctx, value, min(most, COUNT_DEFAULT)):
+                return False
+            if ctx.server.runner.is_over():
+                break
+        return True
 
     def give_back(self, ctx: Context, stream: Stream, most: int) -> bool:
         """Give back so many; returns whether there may be more."""

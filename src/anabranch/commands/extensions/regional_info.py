@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from anabranch.commands.stream.options import group_in
@@ -306,21 +306,24 @@ def _intervals(by_replica_id: Mapping[int, Ranges]) -> list[list[int]]:
 # -- AB.LAG -----------------------------------------------------------------------------------
 
 
-def lag(ctx: Context, args: list[bytes]) -> bytes:
+def lag(ctx: Context, args: list[bytes]) -> bytes | None:
     """AB.LAG key [group ...]: the lag of each group, as a whole and by region."""
-    stream = existing(ctx.read_stream(args[1]))
-    rows = []
+    return ctx.long_rows(args, _lags(ctx, existing(ctx.read_stream(args[1])), args))
+
+
+def _lags(ctx: Context, stream: Stream, args: list[bytes]) -> Iterator[dict[str, Any]]:
+    """Groups that are destroyed meanwhile are left out unless they were asked for."""
     for name in args[2:] or sorted(stream.groups):
+        ctx.require(args[1], stream)
+        if len(args) == 2 and name not in stream.groups:
+            continue
         group = group_in(stream, args[1], name)
         by_region = _by_region(group.progress.exact_lag(stream.logs).items())
-        rows.append(
-            {
-                "name": name,
-                "lag": sum(by_region.values()),
-                "regions": [list(each) for each in sorted(by_region.items())],
-            }
-        )
-    return ctx.reply(rows)
+        yield {
+            "name": name,
+            "lag": sum(by_region.values()),
+            "regions": [list(each) for each in sorted(by_region.items())],
+        }
 
 
 def _by_region(counts: Iterable[tuple[int, int]]) -> dict[int, int]:
