@@ -139,6 +139,13 @@ class RegionState:
         elif session.reply_mode == "on":
             session.outbox += parts
 
+    def failed(self, entry: ServedCommand, args: list[bytes], problem: Exception) -> bytes:
+        """The error reply of a command that raised something, for its client and the statistics."""
+        if not isinstance(problem, CommandError):  # a bug of ours: answer, log, live on
+            return self.mistake(entry, args, problem)
+        entry.failed += 1
+        return self.dispatcher.failed(problem)
+
     def mistake(self, entry: ServedCommand | None, args: list[bytes], mistake: Exception) -> bytes:
         """A command failed because of a bug: log it; the client gets an error reply."""
         name = entry.command.full_name if entry is not None else "?"

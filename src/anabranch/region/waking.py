@@ -198,11 +198,8 @@ class Waking:
             # The ACL rules may have changed since it blocked: check them again, as Redis 7.2 does.
             region.dispatcher.admit(ctx, entry.command, waiter.args)
             reply = entry.function(ctx, waiter.args)
-        except CommandError as refusal:
-            entry.failed += 1
-            reply = region.dispatcher.failed(refusal)
-        except Exception as mistake:
-            reply = region.mistake(entry, waiter.args, mistake)
+        except Exception as problem:
+            reply = region.failed(entry, waiter.args, problem)
         finally:
             ctx.waiter = None
         if reply is not None:
