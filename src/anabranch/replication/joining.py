@@ -25,10 +25,10 @@ from anabranch.replication.frames import (
     Place,
     Reason,
     Refusal,
+    busy,
 )
 from anabranch.replication.links import Links
 from anabranch.replication.peer import PeerSession
-from anabranch.replication.sending import BUSY_RETRY_MS
 from anabranch.replication.transfer import WAIT_MS
 from anabranch.scheduling import Steps, in_one_go
 
@@ -142,8 +142,7 @@ class Joiner:
             else:
                 self.incoming = StagedFullSync(session)
                 self._links.send(session, FullSyncGet(known))
-            name = self._links.membership.name(session.region)
-            self._links.local.report_event("joining", region=session.region, name=name)
+            self._links.local.report_event("joining", **self._links.named(session.region))
             return
 
     def full_sync_begin(self, session: PeerSession, message: FullSyncBegin, now_ms: float) -> None:
@@ -154,10 +153,8 @@ class Joiner:
         if message.offset:
             if (message.transfer, message.offset) != (incoming.transfer, incoming.bytes):
                 raise Refusal(Reason.PROTOCOL, "a snapshot goes on elsewhere than it ended")
-            name = self._links.membership.name(session.region)
-            self._links.local.report_event(
-                "join_resumed", region=session.region, name=name, bytes=incoming.bytes
-            )
+            facts = self._links.named(session.region)
+            self._links.local.report_event("join_resumed", **facts, bytes=incoming.bytes)
             return
         self._stage(incoming, None)
         incoming.vector = message.vector
@@ -200,7 +197,7 @@ class Joiner:
                     return
         except (OSError, AnabranchError) as problem:
             incoming.vector = incoming.loading = None
-            raise _not_joined(problem) from None
+            raise busy(f"the snapshot cannot be joined: {problem}") from None
         incoming.loading = None
         self._join(incoming)
 
@@ -213,7 +210,7 @@ class Joiner:
         try:
             links.local.join(vector, partial=incoming.partial)
         except (OSError, AnabranchError) as problem:
-            raise _not_joined(problem) from None
+            raise busy(f"the snapshot cannot be joined: {problem}") from None
         self.incoming = None
         receiver.buffer.drop_applied(links.local.vector)
         counters = links.peer(session.region).counters
@@ -221,8 +218,8 @@ class Joiner:
         session.joined = True
         behind = self._behind.pop(session.link)
         counters.catch_up_cause = f"log cut after {behind.after} of replica ID {behind.replica_id}"
-        name = links.membership.name(session.region)
-        links.local.report_event("joined", region=session.region, name=name, bytes=incoming.bytes)
+        facts = links.named(session.region)
+        links.local.report_event("joined", **facts, bytes=incoming.bytes)
         for other in links.up():
             if other is session or receiver.reach(other.replica_id) > before[other.link]:
                 self._behind.pop(other.link, None)
@@ -266,9 +263,7 @@ class Joiner:
             self._links.local.stage(chunk)
         except OSError as problem:
             incoming.vector = None  # it is unknown how much of the chunk was written
-            raise Refusal(
-                Reason.BUSY, f"the snapshot cannot be staged: {problem}", BUSY_RETRY_MS
-            ) from None
+            raise busy(f"the snapshot cannot be staged: {problem}") from None
 
     def _give_up(self) -> None:
         if self.incoming is not None:
@@ -278,10 +273,6 @@ class Joiner:
             self._links.local.stage(None)
         except OSError as problem:
             self._links.local.report_event("not_staged", why=str(problem))
-
-
-def _not_joined(problem: Exception) -> Refusal:
-    return Refusal(Reason.BUSY, f"the snapshot cannot be joined: {problem}", BUSY_RETRY_MS)
 
 
 # -- repairs --------------------------------------------------------------------------------------
@@ -370,7 +361,6 @@ class Repairs:
 
     def _use(self, repair: Repair) -> bool:
         links = self._links
-        region = repair.session.region
         db, key = repair.place
         try:
             in_one_go(links.local.load())
@@ -379,7 +369,7 @@ class Repairs:
             self._finish(repair, str(problem))
             return True
         links.local.report_event(
-            "repaired", region=region, name=links.membership.name(region),
+            "repaired", **links.named(repair.session.region),
             db=db, key=key[:128].decode("utf-8", "backslashreplace"),
         )  # fmt: skip
         self._finish(repair, "")

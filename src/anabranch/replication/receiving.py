@@ -208,7 +208,7 @@ class Receiver:
             and batch.last > applied
             and self.relays.pop(batch.replica_id, None) is not None
         ):
-            links.local.report_event("relay_ended", region=session.region, name=self._name(session))
+            links.local.report_event("relay_ended", **links.named(session.region))
         return can_wait
 
     def _is_next(self, batch: Batch, applied: int) -> bool:
@@ -262,12 +262,8 @@ class Receiver:
 
     def _alarm(self, session: PeerSession, now_ms: float, why: str) -> None:
         self._links.report_once(
-            "bad_batch", session.region, now_ms,
-            region=session.region, name=self._name(session), why=why,
-        )  # fmt: skip
-
-    def _name(self, session: PeerSession) -> str:
-        return self._links.membership.name(session.region)
+            "bad_batch", session.region, now_ms, **self._links.named(session.region), why=why
+        )
 
     def deliver(self, now_ms: float) -> None:
         """Apply ready units for a slice of time, at least one."""

@@ -51,12 +51,9 @@ class Replicator:
         self.receiver = Receiver(self.links)
         self.gossip = Gossip(self.links, self.receiver)
         self.digest_exchange = DigestExchange(self.links)
-        self.sessions = Sessions(
-            self.links, config, self.sender, self.receiver, self.gossip, self.digest_exchange
-        )
-        self.figures = Figures(
-            self.links, self.sender, self.receiver, self.gossip, self.digest_exchange
-        )
+        parts = self.links, self.sender, self.receiver, self.gossip, self.digest_exchange
+        self.sessions = Sessions(*parts)
+        self.figures = Figures(*parts)
         self.links.membership.learn([local.replica.own, *local.vector])
         handshaker = self.sessions.handshaker
         joiner, digests = self.receiver.joiner, self.digest_exchange
