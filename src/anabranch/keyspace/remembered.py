@@ -21,7 +21,7 @@ from anabranch.keyspace.last_positions import LastPositions
 from anabranch.keyspace.memory import key_bytes, scaled
 from anabranch.keyspace.packed_table import PackedTable, Sweep
 from anabranch.keyspace.replica import Replica
-from anabranch.stream.frozen import FrozenStream, StreamBuilder
+from anabranch.stream.frozen import StreamBuilder, head_of
 from anabranch.stream.shared import Dot
 from anabranch.stream.stream import Stream
 
@@ -181,7 +181,7 @@ class Remembered:
         self._pack_at = 0 if rows else len(objects) + BATCH
 
     def _packed_head(self, stream: Stream) -> bytes:
-        head = FrozenStream(stream).head
+        head = head_of(stream)
         self._count(head, 1)
         return _encode(head)
 

@@ -343,17 +343,6 @@ class Group:
         for replica_id, number in given_up:
             self.runs.give_up(replica_id, [number])
 
-    def copy(self) -> Group:
-        """An independent copy with consumers and pending entries, for a region alone.
-
-        Where several regions write, effects copy a group (effects/adopting.py).
-        """
-        other = group_alone(self.progress.last_delivered_id, self.progress.entries_read)
-        for name, consumer in self.consumers.items():
-            other.consumers[name] = Consumer(name, consumer.seen_ms, consumer.active_ms)
-        other.pending = self.pending.copied(other.consumers)
-        return other
-
     def check(self) -> None:
         """Assert every invariant."""
         self.pending.check(self.consumers)
