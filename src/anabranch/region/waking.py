@@ -21,6 +21,7 @@ from anabranch.keyspace.values import Value
 from anabranch.keyspace.version_vectors import covers
 from anabranch.keyspace.waiter import Waiter
 from anabranch.region.state import RegionState
+from anabranch.scheduling import Work
 
 
 class Waking:
@@ -43,6 +44,10 @@ class Waking:
     def is_under_way(self) -> bool:
         """Whether a round is in progress."""
         return self._round is not None
+
+    def work(self, some: Callable[[int], bool]) -> Work:
+        """Background work that changes data, see :meth:`change`, for the scheduler."""
+        return partial(self.change, some)
 
     def change(self, some: Callable[[int], bool]) -> bool:
         """Do background work that changes data, if they may change now, and wake whom it concerns.
