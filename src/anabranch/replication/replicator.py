@@ -386,11 +386,6 @@ class Replicator:
             sum(durable >= number for _, durable in confirmed),
         )
 
-    @property
-    def feature_level(self) -> int:
-        """The feature level that all members support."""
-        return min(self.gossip.feature_levels().values())
-
     def peers(self, now_ms: float) -> list[PeerFigures]:
         """All other members, and regions that were removed while this process ran."""
         regions = {*self.links.membership.others(), *self.links.peers}
