@@ -237,10 +237,7 @@ class Replicator:
         self._deliver(now_ms)
         for session in self.links.up():
             self.receiver.grant(session)
-            try:
-                self.sender.feed(session)
-            except Refusal as refusal:
-                self.sessions.refuse(session.link, refusal, now_ms)
+        self._feed(now_ms)
         self.gossip.send_due(now_ms)
 
     def tick(self, now_ms: float) -> None:

@@ -157,12 +157,8 @@ class Ordering:
         """It is not pending any more, or counts no more."""
         if entry not in self._places:
             return
+        self.leaves(entry)
         line = self._places.pop(entry)
-        self.stuck = False
-        if entry.consumer is None:
-            self._withdraw(entry)
-        elif line is not None:
-            line.taken -= 1
         if line is None:
             return
         entries = line.entries
