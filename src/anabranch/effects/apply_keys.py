@@ -61,7 +61,7 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
             del stream.groups[name]
             keyspace.deferred_free.defer(group)
     dot = replica.dot
-    shared.bury(dot, NO_GROUP if effect.expired else ALL_GROUPS, replica.unstable_tombstones)
+    shared.bury(dot, NO_GROUP if effect.expired else ALL_GROUPS, replica.unstable_tombstones.add)
     stream.recount()
     renew_producers(keyspace, effect.db, effect.key, stream, before)
     bind_by_state(keyspace, effect.db, effect.key, stream)

@@ -59,7 +59,7 @@ class Exclusive(LongRequest):
         if reply is not None:
             self._hand_over_effects()
             return reply
-        region.exclusive = self
+        region.give_up = self.abandon
         region.scheduler.is_exclusive = True
         region.dispatcher.guarded_by.add("exclusive")
         self._session.sliced = self
@@ -110,7 +110,7 @@ class Exclusive(LongRequest):
     def _end(self, reply: bytes) -> None:
         region, dispatcher = self._region, self._region.dispatcher
         self._hand_over_effects()
-        region.exclusive = None
+        region.give_up = None
         region.scheduler.is_exclusive = False
         dispatcher.guarded_by.discard("exclusive")
         dispatcher.answers_busy = False
@@ -119,7 +119,7 @@ class Exclusive(LongRequest):
 
     def abandon(self) -> None:
         """Go no further: the effects of the transaction are lost."""
-        self._region.exclusive = None
+        self._region.give_up = None
         self._region.scheduler.remove(self.go_on)
         self._steps.close()
 

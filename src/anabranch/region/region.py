@@ -282,8 +282,8 @@ class Region(RegionState):
 
         Its effects are lost. What it has changed in memory must not be used any more.
         """
-        if self.exclusive is not None:
-            self.exclusive.abandon()
+        if self.give_up is not None:
+            self.give_up()
 
     # -- going on -----------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ continues there over the next link.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -54,26 +54,21 @@ class StagedFullSync(Struct):
     """Until when it waits for another link; 0 while it arrives."""
 
 
-class Inward(Protocol):
-    """The part of :mod:`receiving` that joining a full sync needs."""
-
-    @property
-    def buffer(self) -> CausalBuffer:
-        """The batches that wait for their causes."""
-
-    def reach(self, replica_id: int) -> int:
-        """The last effect of a replica ID up to which all effects are here, applied or waiting."""
-
-    def subscribe(self, session: PeerSession) -> None:
-        """Request the effects after those that are here."""
-
-
 class Joiner:
     """The staged full sync, and the peers whose full sync is needed next."""
 
-    def __init__(self, links: Links, receiver: Inward) -> None:
+    def __init__(
+        self,
+        links: Links,
+        buffer: CausalBuffer,
+        reach: Callable[[int], int],
+        subscribe: Callable[[PeerSession], None],
+    ) -> None:
+        """``reach`` and ``subscribe`` are those of the :class:`Receiver`, which has the buffer."""
         self._links = links
-        self._receiver = receiver
+        self._buffer = buffer
+        self._reach = reach
+        self._subscribe = subscribe
         self.incoming: StagedFullSync | None = None
         self.repairs = Repairs(links)
         self._behind: dict[
@@ -129,9 +124,9 @@ class Joiner:
             return
         for link, behind in list(self._behind.items()):
             session = self._links.sessions[link]
-            if self._receiver.reach(behind.replica_id) > behind.after:
+            if self._reach(behind.replica_id) > behind.after:
                 del self._behind[link]
-                self._receiver.subscribe(session)
+                self._subscribe(session)
                 continue
             if waiting is not None and waiting.session.region != session.region:
                 continue
@@ -205,14 +200,14 @@ class Joiner:
         session, vector = incoming.session, incoming.vector
         assert vector is not None
         incoming.vector = None
-        links, receiver = self._links, self._receiver
-        before = {other.link: receiver.reach(other.replica_id) for other in links.up()}
+        links, reach = self._links, self._reach
+        before = {other.link: reach(other.replica_id) for other in links.up()}
         try:
             links.local.join(vector, partial=incoming.partial)
         except (OSError, AnabranchError) as problem:
             raise busy(f"the snapshot cannot be joined: {problem}") from None
         self.incoming = None
-        receiver.buffer.drop_applied(links.local.vector)
+        self._buffer.drop_applied(links.local.vector)
         counters = links.peer(session.region).counters
         counters.full_catch_ups += 1
         session.joined = True
@@ -221,9 +216,9 @@ class Joiner:
         facts = links.named(session.region)
         links.local.report_event("joined", **facts, bytes=incoming.bytes)
         for other in links.up():
-            if other is session or receiver.reach(other.replica_id) > before[other.link]:
+            if other is session or reach(other.replica_id) > before[other.link]:
                 self._behind.pop(other.link, None)
-                receiver.subscribe(other)
+                self._subscribe(other)
         self._stage_next()
 
     # -- mending a key ------------------------------------------------------------------------

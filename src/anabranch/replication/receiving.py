@@ -98,7 +98,7 @@ class Receiver:
         """Regions that sent batches which must not be applied: their links must be ended."""
         self.is_full = False
         """Whether memory is short: nothing is requested, but arriving batches are applied."""
-        self.joiner = Joiner(links, self)
+        self.joiner = Joiner(links, self.buffer, self.reach, self.subscribe)
         self.relays: dict[int, int] = {}
         """Replica IDs that another region relays at present, and that region."""
         self._fetching: dict[int, _Fetching] = {}
