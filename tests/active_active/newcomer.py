@@ -42,6 +42,4 @@ def joined(*states: bytes) -> Keyspace:
 
 
 def _empty() -> Keyspace:
-    keyspace = Keyspace()
-    keyspace.replica = Replica(NEWCOMER, lambda: (100, 100))
-    return keyspace
+    return Keyspace(replica=Replica(NEWCOMER, lambda: (100, 100)))

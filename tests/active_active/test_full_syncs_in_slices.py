@@ -155,7 +155,9 @@ def finish(node: Node) -> None:
     while node.local.is_joining:
         node.region.scheduler.run_turn()
     for _ in range(3):
-        for session in node.region.take_pending():
+        pending = list(node.region.channels.pending)
+        node.region.channels.pending.clear()
+        for session in pending:
             node.region.resume(session)
         node.region.scheduler.run_turn()
 

@@ -31,7 +31,7 @@ _FORK = re.compile(
     r"\breplica is (not )?None"
     r"|\b(if|and|or|not) (\w+\.)*_?replica\b(?![.(])"
     r"|\bshared is (not )?(None|NOTHING_SHARED)"
-    r"|\bisinstance\([^()]*\b(Shared\w*|LoneProgress|RegionalIdRules)\)"
+    r"|\bisinstance\([^()]*\b(Shared\w*|RegionalIdRules)\)"
     r"|\bnew_group is\b|\bmode is (not )?_"
     r"|\b(if|and|or|not) (\w+\.)*creations\b(?![.(])"
     r"|\bbool\((\w+\.)*creations\)"

@@ -10,9 +10,12 @@ from collections.abc import Iterable
 from hypothesis import strategies as st
 
 from anabranch.stream.entry_id import make, text
+from anabranch.stream.frozen import copied
+from anabranch.stream.groups.group import LOCAL_REPLICA_ID
 from anabranch.stream.region_log import RegionLog, Span
+from anabranch.stream.stream import Stream
 
-__all__ = ["ModelledLog", "contents", "contents_reversed", "fragment", "id_steps"]
+__all__ = ["ModelledLog", "contents", "contents_reversed", "copy_of", "fragment", "id_steps"]
 
 
 def fragment(entry_id: int, size: int = 1) -> bytes:
@@ -33,6 +36,13 @@ def id_steps() -> st.SearchStrategy[int]:
         st.integers(1, 3).map(lambda ms: make(ms, 0)),
         st.sampled_from([1 << 23, 1 << 24, 1 << 40, make(1 << 41, 5)]),
     )
+
+
+def copy_of(log: RegionLog) -> RegionLog:
+    """An independent copy of a log, as COPY makes it."""
+    stream = Stream(100, 100)
+    stream.local = stream.logs[LOCAL_REPLICA_ID] = log
+    return copied(stream).local
 
 
 class ModelledLog:

@@ -12,6 +12,7 @@ from anabranch.keyspace.timetables import written
 from anabranch.keyspace.values import ListValue, SetValue, StringValue
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.groups.group import Group
+from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
 from tests.support.recording import Recording
@@ -163,5 +164,13 @@ def _group(group: Group) -> Any:
             (e.entry_id, e.consumer and e.consumer.name, e.delivery_ms, e.delivery_count)
             for e in group.pending.between(0, MAX_ID)
         ],
-        "by age": [entry.entry_id for _, _, entry in group.copy().pending.oldest_first()],
+        "by age": [
+            each.entry_id
+            for each in sorted(group.pending.between(0, MAX_ID), key=_age)
+            if each.consumer is not None
+        ],
     }
+
+
+def _age(entry: PendingEntry) -> tuple[int, int]:
+    return entry.delivery_ms, entry.stamp

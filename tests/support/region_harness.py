@@ -183,7 +183,8 @@ class Harness:
 
     def settle(self) -> None:
         """Let connections go on that were served."""
-        while pending := self.region.take_pending():
+        while pending := list(self.region.channels.pending):
+            self.region.channels.pending.clear()
             for session in pending:
                 self.region.resume(session)
 

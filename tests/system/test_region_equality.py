@@ -23,8 +23,8 @@ def client_of(server: AnabranchServer) -> Any:
 def lose_entry(directory: Path, key: bytes) -> None:
     """Have what a stopped region keeps tell of one entry less."""
     storage = Directory(directory)
-    keyspace = Keyspace()
-    keyspace.replica = replica = Replica(2, lambda: (100, 100))
+    replica = Replica(2, lambda: (100, 100))
+    keyspace = Keyspace(replica=replica)
     *_, report = recover(storage, keyspace)
     stream: Any = keyspace.databases[0].values[key]
     log = stream.log_of(1)

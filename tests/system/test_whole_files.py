@@ -80,10 +80,7 @@ class Life:
     whole: Any
 
     def keyspace(self) -> Keyspace:
-        keyspace = Keyspace(16)
-        if self.region:
-            keyspace.replica = Replica(self.region, lambda: (100, 100))
-        return keyspace
+        return Keyspace(16, Replica(self.region, lambda: (100, 100)) if self.region else None)
 
     def found(self, storage: MemoryStorage) -> tuple[Any, str]:
         """What a start brings back, or why it is refused."""

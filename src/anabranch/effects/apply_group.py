@@ -85,7 +85,7 @@ def destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> None:
     if gone is not None:
         keyspace.deferred_free.defer(gone)
     replica = keyspace.replica
-    stream.shared.bury(replica.dot, effect.group, replica.unstable_tombstones)
+    stream.shared.bury(replica.dot, effect.group, replica.unstable_tombstones.add)
     bind_by_state(keyspace, effect.db, effect.key, stream)
     database.review(effect.key)
     database.signal(effect.key)

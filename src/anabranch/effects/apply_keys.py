@@ -22,6 +22,7 @@ from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.keyspace.version_vectors import covers_dot
 from anabranch.scheduling import in_one_go
 from anabranch.stream import by_number
+from anabranch.stream.frozen import copied
 from anabranch.stream.groups.group import NO_REPLICA_ID
 from anabranch.stream.groups.pending import MAX_DELIVERIES
 from anabranch.stream.shared import ALL_GROUPS, NO_GROUP
@@ -60,7 +61,7 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
             del stream.groups[name]
             keyspace.deferred_free.defer(group)
     dot = replica.dot
-    shared.bury(dot, NO_GROUP if effect.expired else ALL_GROUPS, replica.unstable_tombstones)
+    shared.bury(dot, NO_GROUP if effect.expired else ALL_GROUPS, replica.unstable_tombstones.add)
     stream.recount()
     renew_producers(keyspace, effect.db, effect.key, stream, before)
     bind_by_state(keyspace, effect.db, effect.key, stream)
@@ -133,7 +134,7 @@ def bind(
 def copy_value(value: Value) -> Value:
     """An independent copy of any value."""
     if isinstance(value, Stream):
-        return value.copy()
+        return copied(value)
     if isinstance(value, StringValue):
         return StringValue(value.data, value.form)
     if isinstance(value, ListValue):

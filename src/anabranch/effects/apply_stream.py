@@ -243,7 +243,7 @@ def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
         gone = Ranges(zip(edges[::2], edges[1::2], strict=True))
         for low, high in gone:
             if effect.trimmed:
-                log.trimmed = max(log.trimmed, by_number.position_after(log, high))
+                log.trimmed = max(log.trimmed, by_number.newest_slot_upto(log, high)[1])
             stream.keep_places(replica_id, log, high)
             keyspace.deferred_free.defer(by_number.remove(log, low, high))
         if effect.dereferenced:

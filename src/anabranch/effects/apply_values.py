@@ -54,7 +54,7 @@ def write_string(keyspace: Keyspace, effect: kinds.WriteString) -> None:
     shared.write(dot, Write(effect.stamp_ms, effect.data, deadlines), replica.knows)
     shared.cut(effect.cuts)
     if effect.cuts:  # until every member has it, increments that it has not seen may arrive
-        shared.bury(dot, NO_GROUP, replica.unstable_tombstones)
+        shared.bury(dot, NO_GROUP, replica.unstable_tombstones.add)
     bind_small(keyspace, effect.db, effect.key, shared, stream)
 
 

@@ -9,9 +9,9 @@ of a flag. Values that are not measured yet are extrapolated from those that wer
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from sys import getsizeof
-from typing import Final, Protocol
+from typing import Final
 
 from anabranch.keyspace.memory import KEY_BYTES, value_bytes
 from anabranch.keyspace.values import StringValue, Value
@@ -26,11 +26,6 @@ _SAMPLES: Final = 5
 
 _BYTES_BESIDE_NAME: Final = KEY_BYTES + getsizeof(b"")
 """The estimated bytes of a key without the bytes of its name."""
-
-
-class _Ticks(Protocol):
-    def __call__(self) -> int:
-        """Nanoseconds of a monotonic clock."""
 
 
 class Account:
@@ -93,7 +88,7 @@ class Account:
         value.is_due = True
         self._due.append(value)
 
-    def measure_changed(self, count: int, ticks_ns: _Ticks, at_most_ns: int) -> None:
+    def measure_changed(self, count: int, ticks_ns: Callable[[], int], at_most_ns: int) -> None:
         """Measure changed values: at most so many, and until the time limit."""
         due = self._due
         if not due:

@@ -30,6 +30,7 @@ class Keyspace:
 
     def __init__(self, count: int = 16, replica: Replica | None = None) -> None:
         """``replica`` is given where several regions write."""
+        self.replica: Replica = replica or Replica.alone()
         # (database, key) with waiters that changed since they were last served
         self.ready: dict[tuple[int, bytes], None] = {}
         self.incarnations = Incarnations()
@@ -46,11 +47,10 @@ class Keyspace:
         # because they are stored on the disk as keys are
         self.users: dict[bytes, bytes] = {}
         self.libraries: dict[bytes, Library] = {}
-        self.replica: Replica = replica or Replica.alone()
 
     def _database(self, index: int) -> Database:
         positions = LastPositions(self.incarnations, self.deferred_free)
-        remembered = Remembered(self, index, positions)
+        remembered = Remembered(self.replica, index, positions)
         return Database(index, self.ready, self.incarnations, self.account, remembered, positions)
 
     def forget_positions(self, now_ms: int, retention_ms: int) -> None:

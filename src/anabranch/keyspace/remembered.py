@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -21,7 +21,7 @@ from anabranch.keyspace.last_positions import LastPositions
 from anabranch.keyspace.memory import key_bytes, scaled
 from anabranch.keyspace.packed_table import PackedTable, Sweep
 from anabranch.keyspace.replica import Replica
-from anabranch.stream.frozen import FrozenStream, StreamBuilder
+from anabranch.stream.frozen import StreamBuilder, head_of
 from anabranch.stream.shared import Dot
 from anabranch.stream.stream import Stream
 
@@ -42,17 +42,11 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
 
-class Home(Protocol):
-    """The keyspace, as far as remembered streams need it."""
-
-    replica: Replica
-
-
 class Remembered:
     """Streams of one database by key. Where no other region writes there is none."""
 
-    def __init__(self, home: Home, index: int, last_positions: LastPositions) -> None:
-        self._home = home
+    def __init__(self, replica: Replica, index: int, last_positions: LastPositions) -> None:
+        self._replica = replica
         self._last_positions = last_positions
         self._index = index
         self.objects: dict[bytes, Stream] = {}
@@ -105,9 +99,9 @@ class Remembered:
                 return None
             self._packed.remove((key,))
             self._count(head, -1)
-            stream = _stream_of(head, self._home.replica.own)
+            stream = _stream_of(head, self._replica.own)
             if stream.shared.tombstones:
-                self._home.replica.tombstoned[self._index, key] = None
+                self._replica.tombstoned[self._index, key] = None
         self.add(key, stream)
         return stream
 
@@ -139,7 +133,7 @@ class Remembered:
         yield from list(self.objects.items())
         for rows in self._packed.pages():
             for key, row in rows.items():
-                yield key, _stream_of(_decode(row), self._home.replica.own)
+                yield key, _stream_of(_decode(row), self._replica.own)
 
     def restore(self, rows: Mapping[bytes, bytes]) -> None:
         """Add packed streams from their heads, which are encoded."""
@@ -167,7 +161,7 @@ class Remembered:
     def _pack(self) -> None:
         """Pack some of the streams that were used longest ago."""
         objects = self.objects
-        tombstoned = self._home.replica.tombstoned
+        tombstoned = self._replica.tombstoned
         rows: dict[bytes, bytes] = {}
         for key in list(islice(objects, BATCH)):
             stream = objects.pop(key)
@@ -181,7 +175,7 @@ class Remembered:
         self._pack_at = 0 if rows else len(objects) + BATCH
 
     def _packed_head(self, stream: Stream) -> bytes:
-        head = FrozenStream(stream).head
+        head = head_of(stream)
         self._count(head, 1)
         return _encode(head)
 
@@ -203,7 +197,7 @@ class Remembered:
 
     def _dropping(self) -> Iterator[None]:
         for rows in self._packed.pages():
-            replica = self._home.replica
+            replica = self._replica
             watermark = replica.watermark
             changed: dict[bytes, bytes] = {}
             gone: list[bytes] = []

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
@@ -253,7 +253,7 @@ REPLICA: Final = fields.FieldTable(
 TOKEN_PREFIX: Final = b"v1:"
 PLACED_PREFIX: Final = b"n1:"
 _NOTHING: Final = b"0"
-_NUMBERS: Final = msgspec.msgpack.Decoder(list[int])
+_NUMBERS: Final = msgspec.msgpack.Decoder(list[Annotated[int, msgspec.Meta(ge=0)]])
 
 
 def write_token(vector: Mapping[int, int]) -> bytes:
@@ -282,15 +282,12 @@ def write_placed_token(vector: Mapping[int, int], places: Mapping[int, int]) -> 
 
 def read_placed_token(raw: bytes) -> tuple[dict[int, int], dict[int, int]]:
     """Vector and places of such a token. Raises :class:`ValueError` for anything that is none."""
-    flat = _numbers(raw.removeprefix(PLACED_PREFIX))
     vector: dict[int, int] = {}
     places: dict[int, int] = {}
-    for region, epoch, number, place in zip(
-        flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=False
-    ):
+    for region, epoch, number, place in _rows(raw.removeprefix(PLACED_PREFIX), 4):
         vector[replica_id_of(region, epoch)] = number
         places[replica_id_of(region, epoch)] = place
-    if min(flat, default=0) < 0 or write_placed_token(vector, places) != raw:
+    if write_placed_token(vector, places) != raw:
         raise ValueError("not as a token is written")
     return vector, places
 
@@ -300,11 +297,13 @@ def _coded(rows: Sequence[tuple[int, ...]]) -> bytes:
     return urlsafe_b64encode(data).rstrip(b"=")
 
 
-def _numbers(coded: bytes) -> list[int]:
+def _rows(coded: bytes, width: int) -> list[list[int]]:
+    """The reverse of :func:`_coded`, except that the last row may be shorter."""
     try:
-        return _NUMBERS.decode(urlsafe_b64decode(coded + b"=" * (-len(coded) % 4)))
+        flat = _NUMBERS.decode(urlsafe_b64decode(coded + b"=" * (-len(coded) % 4)))
     except msgspec.MsgspecError as problem:
         raise ValueError("not a list of numbers") from problem
+    return [flat[at : at + width] for at in range(0, len(flat), width)]
 
 
 def read_token(raw: bytes) -> dict[int, int]:
@@ -313,11 +312,8 @@ def read_token(raw: bytes) -> dict[int, int]:
         return {}
     if raw.startswith(PLACED_PREFIX):
         return read_placed_token(raw)[0]
-    flat = _numbers(raw.removeprefix(TOKEN_PREFIX))
-    vector = {
-        replica_id_of(region, epoch): number
-        for region, epoch, number in zip(flat[::3], flat[1::3], flat[2::3], strict=False)
-    }
-    if min(flat, default=0) < 0 or write_token(vector) != raw:
+    rows = _rows(raw.removeprefix(TOKEN_PREFIX), 3)
+    vector = {replica_id_of(region, epoch): number for region, epoch, number in rows}
+    if write_token(vector) != raw:
         raise ValueError("not as a token is written")
     return vector

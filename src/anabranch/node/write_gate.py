@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final
 
 from anabranch.metrics.peers import PeerFigures
 from anabranch.node.identity import forget_newcomer, is_newcomer, write_newcomer
@@ -33,16 +33,14 @@ CLOCK_IS_OFF: Final = (
 )
 
 
-class _Report(Protocol):
-    def __call__(self, event: str, **facts: object) -> None:
-        """Report an event of this region."""
-
-
 class WriteGate:
     """Refuses writes of clients, or accepts them again. Call :meth:`update` as time passes."""
 
     def __init__(
-        self, region: Region, peers: Callable[[], list[PeerFigures]], report_event: _Report
+        self,
+        region: Region,
+        peers: Callable[[], list[PeerFigures]],
+        report_event: Callable[..., None],
     ) -> None:
         """``peers`` returns figures of all other regions."""
         self._region = region

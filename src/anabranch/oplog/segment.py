@@ -201,7 +201,8 @@ def stored_batches(
                 lacking = 0 if size is None else at + size - len(data)
                 more = file.read(min(left, max(lacking, READ_BYTES)))
                 if not more:
-                    raise _shorter(storage, name)
+                    size = storage.size(name)
+                    raise CorruptLogError(storage.shown(name), size, "a batch does not end here")
                 left -= len(more)
                 data = data[at:] + more
                 at = 0
@@ -215,9 +216,3 @@ def stored_batches(
             yield position, batch
             position += size
             at += size
-
-
-def _shorter(storage: Storage, name: str) -> CorruptLogError:
-    """The error for a file that ends within a batch."""
-    size = storage.size(name)
-    return CorruptLogError(storage.shown(name), size, "a batch does not end here")

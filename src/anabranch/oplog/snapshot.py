@@ -46,7 +46,7 @@ from anabranch.oplog.batch import Compressor
 from anabranch.oplog.errors import CorruptLogError, check_mode, too_few_databases
 from anabranch.oplog.storage import ReadFile
 from anabranch.stream.elements import PLACES_A_STEP
-from anabranch.stream.frozen import KEPT, FrozenStream, StreamBuilder, further_elements
+from anabranch.stream.frozen import KEPT, FrozenStream, StreamBuilder, further_elements, head_of
 from anabranch.stream.stream import Stream
 
 FORMAT_VERSION: Final = 1
@@ -218,7 +218,7 @@ class Snapshot:
                 databases[db].remembered.packed_of(keys) for db, keys in enumerate(places.others)
             ]
             blank = Stream.of_regions(replica.own, *replica.default_limits())
-            self._blank = FrozenStream(blank).head
+            self._blank = head_of(blank)
         self._last_effects = replica.last_effects.packed() if keeps_last_effects else []
         # Members that get some keys only were there when others were deleted. Of a stream that was
         # deleted, and replaced by another value, they may not know it.

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from anabranch.effects.recorded import Recorded
 from anabranch.engine.session import Session
-from anabranch.errors import CommandError
 from anabranch.region.slicing import LongRequest
 from anabranch.region.state import RegionState
 from anabranch.region.waking import Waking
@@ -49,8 +48,7 @@ class Exclusive(LongRequest):
 
         Raises what the transaction raises.
         """
-        region, session = self._region, self._session
-        effects = region.effects
+        region, effects = self._region, self._region.effects
         if self._record is not None:
             effects.record = self._effects
         try:
@@ -61,13 +59,11 @@ class Exclusive(LongRequest):
         if reply is not None:
             self._hand_over_effects()
             return reply
-        self._cpu_ns = min(region.cpu.since(), self._spent_ns)
-        region.exclusive = self
+        region.give_up = self.abandon
         region.scheduler.is_exclusive = True
         region.dispatcher.guarded_by.add("exclusive")
-        session.sliced = self
-        session.backlog.appendleft(self._args)
-        region.scheduler.schedule(self.go_on)
+        self._session.sliced = self
+        self._schedule(self.go_on)
         return None
 
     def _go_on(self) -> bytes | None:
@@ -75,25 +71,16 @@ class Exclusive(LongRequest):
 
         The clock of the data stands still, whatever happens between the slices.
         """
-        region = self._region
-        ctx = region.context
-        is_over = region.scheduler.is_over
-        began_ns = region.clock.ticks_ns()
+        ctx = self._region.context
         ctx.in_exec, ctx.in_script = self._flags
         ctx.enter(self._author, self._now_ms)
         try:
-            next(self._steps)
-            while not is_over():
-                next(self._steps)
-        except StopIteration as end:
-            reply: bytes = end.value
-            return reply
+            reply: bytes | None = self._stepped()
         finally:
-            self._spent_ns += region.clock.ticks_ns() - began_ns
             self._author = ctx.session
             self._flags = ctx.in_exec, ctx.in_script
             ctx.in_exec = ctx.in_script = False
-        return None
+        return reply
 
     def _hand_over_effects(self) -> None:
         """The transaction is over: the log gets its effects, unless it was closed meanwhile."""
@@ -108,11 +95,8 @@ class Exclusive(LongRequest):
         region.cpu.mark(region.clock.ticks_ns())
         try:
             reply = self._go_on()
-        except CommandError as refusal:
-            self._entry.failed += 1
-            reply = region.dispatcher.failed(refusal)
-        except Exception as mistake:  # a bug of ours: answer, log, live on
-            reply = region.mistake(self._entry, self._args, mistake)
+        except Exception as problem:
+            reply = region.failed(self._entry, self._args, problem)
         self._cpu_ns += region.cpu.since()
         if reply is not None:
             self._end(reply)
@@ -126,7 +110,7 @@ class Exclusive(LongRequest):
     def _end(self, reply: bytes) -> None:
         region, dispatcher = self._region, self._region.dispatcher
         self._hand_over_effects()
-        region.exclusive = None
+        region.give_up = None
         region.scheduler.is_exclusive = False
         dispatcher.guarded_by.discard("exclusive")
         dispatcher.answers_busy = False
@@ -135,7 +119,7 @@ class Exclusive(LongRequest):
 
     def abandon(self) -> None:
         """Go no further: the effects of the transaction are lost."""
-        self._region.exclusive = None
+        self._region.give_up = None
         self._region.scheduler.remove(self.go_on)
         self._steps.close()
 

@@ -92,7 +92,9 @@ class Leasing:
 
     def __init__(self, region: RegionState, waking: Waking) -> None:
         self._region = region
-        self._waking = waking
+        self._go_on = waking.work(self._some)
+        # Once a turn: another region applies a turn as a whole, which takes longer than to tell.
+        self._go_on_handing = waking.work(self._hand_over)
         self._handing: dict[_Where, _HandingOver] = {}
         """Groups of which this region stops, or has stopped, to be the home."""
         self._expecting: Iterator[None] | None = None
@@ -109,17 +111,6 @@ class Leasing:
             region.scheduler.schedule(self._go_on)
         if self._handing and self._go_on_handing():
             region.scheduler.schedule(self._go_on_handing, first=True)
-
-    def _go_on(self) -> bool:
-        """A :data:`anabranch.scheduling.Work`."""
-        return self._waking.change(self._some)
-
-    def _go_on_handing(self) -> bool:
-        """A :data:`anabranch.scheduling.Work` that is done once a turn.
-
-        Another region applies a turn as a whole, which takes longer than to tell of it.
-        """
-        return self._waking.change(self._hand_over)
 
     def _some(self, now_ms: int) -> bool:
         is_over = self._region.scheduler.is_over

@@ -248,7 +248,7 @@ class Retaining:
 
     def __init__(self, region: RegionState, waking: Waking) -> None:
         self._region = region
-        self._waking = waking
+        self._go_on = waking.work(self._some)
 
     def begin_if_due(self, now_ms: int) -> None:
         """Do what is due, a slice now and the rest later.
@@ -262,10 +262,6 @@ class Retaining:
         is_due = any(each.policies.retention.first_due(now_ms) is not None for each in databases)
         if is_due and self._go_on():
             region.scheduler.schedule(self._go_on)
-
-    def _go_on(self) -> bool:
-        """A :data:`anabranch.scheduling.Work`."""
-        return self._waking.change(self._some)
 
     def _some(self, now_ms: int) -> bool:
         for database in self._region.keyspace.databases:
@@ -318,7 +314,7 @@ class DueEntries:
 
     def __init__(self, region: RegionState, waking: Waking) -> None:
         self._region = region
-        self._waking = waking
+        self._go_on = waking.work(self._some)
 
     def begin_if_due(self, now_ms: int) -> None:
         """Do what is due, a slice now and the rest later."""
@@ -356,10 +352,6 @@ class DueEntries:
             if each not in (owner, replica.region) and silent_ms.get(each, 0) < _THERE_MS
         ]
         return replica.region < min(there, default=replica.region + 1)
-
-    def _go_on(self) -> bool:
-        """A :data:`anabranch.scheduling.Work`."""
-        return self._waking.change(self._some)
 
     def _some(self, now_ms: int) -> bool:
         region = self._region

@@ -2,7 +2,7 @@
 
     region.execute(session, requests)    runs requests; replies go to ``session.outbox``
     region.tick()                        time has passed: timeouts, expiry, background slices
-    region.take_pending()                other sessions that have got something to write
+    region.channels.pending              other sessions that have got something to write
     region.scheduler.run_turn()          continues work that did not fit into one turn
     region.merging.apply(batches)        applies effects of other regions
 
@@ -126,12 +126,6 @@ class Region(RegionState):
         self.leases.left(session.id, self.clock.now_us() // 1000)
         self.dispatcher.stop_monitoring(session)
         self.dispatcher.postponed.pop(session, None)
-
-    def take_pending(self) -> list[Session]:
-        """Sessions that got something to write from requests of others; empties the list."""
-        pending = list(self.channels.pending)
-        self.channels.pending.clear()
-        return pending
 
     # -- requests -----------------------------------------------------------------------------
 
@@ -288,8 +282,8 @@ class Region(RegionState):
 
         Its effects are lost. What it has changed in memory must not be used any more.
         """
-        if self.exclusive is not None:
-            self.exclusive.abandon()
+        if self.give_up is not None:
+            self.give_up()
 
     # -- going on -----------------------------------------------------------------------------
 

@@ -146,27 +146,33 @@ class SentUnit:
             case kinds.RemoveNumbers():
                 self._remove_numbers(effect)
             case kinds.AcknowledgeRuns():
-                self._acknowledge_runs(effect)
+                for ends in effect.ranges:
+                    self._check_range(*ends)
             case kinds.HandOver():
                 self._hand_over(effect)
             case kinds.Remember():
-                self._remember(effect)
+                if effect.at_ms > STAMP_MAX:
+                    raise _Malformed(f"time {effect.at_ms}")
             case kinds.Delete():
                 self._delete(effect)
             case kinds.WriteString():
-                self._write_string(effect)
+                self._check_cuts(effect.cuts)
+                _check_event(effect.event)
             case kinds.Increase():
-                self._increase(effect)
+                self._check_cuts([(self._replica_id, effect.since, effect.total)])
+                _check_event(effect.event)
             case kinds.PutElements() | kinds.TakeElements():
                 _check_elements(effect)
             case kinds.ResolveConflict():
-                self._resolve_conflict(effect)
+                for replica_id, number in (effect.goes, effect.stays, effect.winner):
+                    self._check_range(replica_id, 0, number)
             case kinds.ScheduleEntry():
                 self._schedule_entry(effect)
             case kinds.AdvanceScheduled():
                 self._advance_scheduled(effect)
             case kinds.AddRegion():
-                _check_address(effect)
+                if max(len(effect.name), len(effect.host)) > TEXT_MAX:
+                    raise _Malformed("a name or an address that is too long")
 
     def _knows(self, replica_id: int, number: int) -> bool:
         """Whether another effect is in the context of this one."""
@@ -247,16 +253,6 @@ class SentUnit:
             if amount_of(total) is None:
                 raise _Malformed("a total that is no number")
 
-    def _write_string(self, effect: kinds.WriteString) -> None:
-        self._check_cuts(effect.cuts)
-        _check_event(effect.event)
-
-    def _increase(self, effect: kinds.Increase) -> None:
-        if amount_of(effect.total) is None:
-            raise _Malformed("a total that is no number")
-        self._check_range(self._replica_id, 0, effect.since)
-        _check_event(effect.event)
-
     def _remove_numbers(self, effect: kinds.RemoveNumbers) -> None:
         for replica_id, edges in effect.ranges:
             if len(edges) % 2:
@@ -273,10 +269,6 @@ class SentUnit:
                 f"numbers {low} to {high} of replica ID {replica_id}, which it cannot know"
             )
 
-    def _acknowledge_runs(self, effect: kinds.AcknowledgeRuns) -> None:
-        for replica_id, low, high in effect.ranges:
-            self._check_range(replica_id, low, high)
-
     def _hand_over(self, effect: kinds.HandOver) -> None:
         for replica_id, number in (*effect.twice, *effect.reopened):
             self._check_range(replica_id, 0, number)
@@ -285,10 +277,6 @@ class SentUnit:
             self._check_range(numbers[0], 0, numbers[1])
             if numbers[2] > len(effect.consumers):
                 raise _Malformed(f"consumer {numbers[2]} of {len(effect.consumers)}")
-
-    def _resolve_conflict(self, effect: kinds.ResolveConflict) -> None:
-        for replica_id, number in (effect.goes, effect.stays, effect.winner):
-            self._check_range(replica_id, 0, number)
 
     # -- the rest -----------------------------------------------------------------------------
 
@@ -305,10 +293,6 @@ class SentUnit:
                 raise _Malformed(f"stamp {stamp_ms}, time {at_ms}, next time {next_ms}")
             self._check_range(self._replica_id, 0, number)
 
-    def _remember(self, effect: kinds.Remember) -> None:
-        if effect.at_ms > STAMP_MAX:
-            raise _Malformed(f"time {effect.at_ms}")
-
 
 def check_fields(fields: bytes) -> None:
     """Whether these are the fields of an entry on the wire; :class:`RowError` if not."""
@@ -323,11 +307,6 @@ class _Malformed(Exception):
 def _check_event(event: str) -> None:
     if event not in _STRING_EVENTS:
         raise _Malformed(f"the keyspace event {event[:40]!r}")
-
-
-def _check_address(effect: kinds.AddRegion) -> None:
-    if max(len(effect.name), len(effect.host)) > TEXT_MAX:
-        raise _Malformed("a name or an address that is too long")
 
 
 def _check_elements(effect: kinds.PutElements | kinds.TakeElements) -> None:

@@ -19,10 +19,9 @@ from typing import Any
 
 from anabranch.engine.served_command import ServedCommand
 from anabranch.engine.session import Session
-from anabranch.errors import CommandError
 from anabranch.region.state import RegionState
 from anabranch.region.waking import Waking
-from anabranch.scheduling import Steps
+from anabranch.scheduling import Steps, Work
 
 
 class LongRequest:
@@ -46,6 +45,27 @@ class LongRequest:
         self._steps = steps
         self._spent_ns = 0
         self._cpu_ns = 0
+
+    def _stepped(self) -> Any:
+        """Step until the slice is over; what the steps return, or None if more is left."""
+        clock, is_over = self._region.clock, self._region.scheduler.is_over
+        began_ns = clock.ticks_ns()
+        try:
+            next(self._steps)
+            while not is_over():
+                next(self._steps)
+        except StopIteration as end:
+            return end.value
+        finally:
+            self._spent_ns += clock.ticks_ns() - began_ns
+        return None
+
+    def _schedule(self, go_on: Work) -> None:
+        """More is left after the first slice: the request waits as the first of the backlog."""
+        region = self._region
+        self._cpu_ns = min(region.cpu.since(), self._spent_ns)
+        self._session.backlog.appendleft(self._args)
+        region.scheduler.schedule(go_on)
 
     def _finish(self, *parts: bytes, is_wanted: bool = True) -> None:
         """Answer, unless the client has disconnected; account, and serve woken clients."""
@@ -72,28 +92,11 @@ class SlicedRequest(LongRequest):
 
         Raises what the command raises.
         """
-        region, session = self._region, self._session
-        began_ns = region.clock.ticks_ns()
-        parts = self._go_on()
+        parts: list[bytes] | None = self._stepped()
         if parts is None:
-            self._spent_ns = region.clock.ticks_ns() - began_ns
-            self._cpu_ns = min(region.cpu.since(), self._spent_ns)
-            session.sliced = self
-            session.backlog.appendleft(self._args)
-            region.scheduler.schedule(self.go_on)
+            self._session.sliced = self
+            self._schedule(self.go_on)
         return parts
-
-    def _go_on(self) -> list[bytes] | None:
-        """Step until the slice is over; the reply, or None if more is left."""
-        is_over = self._region.scheduler.is_over
-        try:
-            next(self._steps)
-            while not is_over():
-                next(self._steps)
-        except StopIteration as end:
-            parts: list[bytes] = end.value
-            return parts
-        return None
 
     def go_on(self) -> bool:
         """Do what fits into another slice. A :data:`anabranch.scheduling.Work`."""
@@ -110,18 +113,14 @@ class SlicedRequest(LongRequest):
         now_ms = region.clock.now_us() // 1000
         session.last_ms = now_ms
         region.context.enter(session, now_ms)
-        began_ns = region.clock.ticks_ns()
-        region.cpu.mark(began_ns)
+        region.cpu.mark(region.clock.ticks_ns())
+        parts: list[bytes] | None
         try:
             # The ACL rules may have changed since it began, as for commands that block.
             dispatcher.admit(region.context, self._entry.command, self._args)
-            parts = self._go_on()
-        except CommandError as refusal:
-            self._entry.failed += 1
-            parts = [dispatcher.failed(refusal)]
-        except Exception as mistake:  # a bug of ours: answer, log, live on
-            parts = [region.mistake(self._entry, self._args, mistake)]
-        self._spent_ns += region.clock.ticks_ns() - began_ns
+            parts = self._stepped()
+        except Exception as problem:
+            parts = [region.failed(self._entry, self._args, problem)]
         self._cpu_ns += region.cpu.since()
         if parts is None:
             return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from anabranch.config.settings import Settings
 from anabranch.effects.applier import Applier
@@ -26,13 +25,6 @@ from anabranch.metrics.latency import LatencyMonitor
 from anabranch.metrics.slowlog import SlowLog
 from anabranch.metrics.stats import Rates, Stats
 from anabranch.scheduling import CpuTime, Scheduler
-
-
-class LongTransaction(Protocol):
-    """A transaction that takes several slices of time."""
-
-    def abandon(self) -> None:
-        """Go no further. Its effects are lost."""
 
 
 class RegionState:
@@ -69,7 +61,8 @@ class RegionState:
         self.sessions: dict[int, Session] = {}
         self.leases = Leases()
         self.scheduler = Scheduler(clock.ticks_ns)
-        self.exclusive: LongTransaction | None = None  # the one under way
+        self.give_up: Callable[[], None] | None = None
+        """Goes no further with the transaction that takes several slices, if one is under way."""
         self.dispatcher = Dispatcher(
             commands,
             acl=self.acl,
@@ -138,6 +131,13 @@ class RegionState:
                 session.refresh()
         elif session.reply_mode == "on":
             session.outbox += parts
+
+    def failed(self, entry: ServedCommand, args: list[bytes], problem: Exception) -> bytes:
+        """The error reply of a command that raised something, for its client and the statistics."""
+        if not isinstance(problem, CommandError):  # a bug of ours: answer, log, live on
+            return self.mistake(entry, args, problem)
+        entry.failed += 1
+        return self.dispatcher.failed(problem)
 
     def mistake(self, entry: ServedCommand | None, args: list[bytes], mistake: Exception) -> bytes:
         """A command failed because of a bug: log it; the client gets an error reply."""

@@ -21,6 +21,7 @@ from anabranch.keyspace.values import Value
 from anabranch.keyspace.version_vectors import covers
 from anabranch.keyspace.waiter import Waiter
 from anabranch.region.state import RegionState
+from anabranch.scheduling import Work
 
 
 class Waking:
@@ -43,6 +44,10 @@ class Waking:
     def is_under_way(self) -> bool:
         """Whether a round is in progress."""
         return self._round is not None
+
+    def work(self, some: Callable[[int], bool]) -> Work:
+        """Background work that changes data, see :meth:`change`, for the scheduler."""
+        return partial(self.change, some)
 
     def change(self, some: Callable[[int], bool]) -> bool:
         """Do background work that changes data, if they may change now, and wake whom it concerns.
@@ -198,11 +203,8 @@ class Waking:
             # The ACL rules may have changed since it blocked: check them again, as Redis 7.2 does.
             region.dispatcher.admit(ctx, entry.command, waiter.args)
             reply = entry.function(ctx, waiter.args)
-        except CommandError as refusal:
-            entry.failed += 1
-            reply = region.dispatcher.failed(refusal)
-        except Exception as mistake:
-            reply = region.mistake(entry, waiter.args, mistake)
+        except Exception as problem:
+            reply = region.failed(entry, waiter.args, problem)
         finally:
             ctx.waiter = None
         if reply is not None:

@@ -182,15 +182,11 @@ class CausalBuffer:
         unit, whole = self._head(replica_id, vector)
         return bool(unit) and not whole
 
-    def drop_applied(self, vector: Mapping[int, int]) -> int:
-        """Drop batches that are applied; returns their count."""
-        count = 0
+    def drop_applied(self, vector: Mapping[int, int]) -> None:
+        """Drop batches that are applied."""
         for replica_id, queue in self._held.items():
             applied = vector.get(replica_id, 0)
-            done = sum(held.batch.first <= applied for held in queue)
-            self._drop(replica_id, done)
-            count += done
-        return count
+            self._drop(replica_id, sum(held.batch.first <= applied for held in queue))
 
     def drop(self, replica_id: int) -> None:
         """Drop everything of a replica ID."""

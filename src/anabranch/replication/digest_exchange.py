@@ -357,8 +357,7 @@ class DigestExchange:
             return
         region = comparison.session.region
         self._links.report_once(
-            "divergence", (region, place), now_ms,
-            region=region, name=self._links.membership.name(region),
+            "divergence", (region, place), now_ms, **self._links.named(region),
             db=place[0], key=place[1][:128].decode("utf-8", "backslashreplace"),
             ours=_shown(ours), theirs=_shown(theirs),
         )  # fmt: skip

@@ -16,6 +16,13 @@ ALIVE_MS = 5000.0
 """How long the links in a status row of another region count."""
 
 
+_SUMS = (
+    *("fetches", "duplicates", "checksum_errors"),
+    *("full_catch_ups", "partial_catch_ups", "failed_partial_catch_ups"),
+)
+"""The counters of peers that INFO shows in sum."""
+
+
 class Figures:
     """Reads all parts of a replicator."""
 
@@ -135,12 +142,7 @@ class Figures:
             "held_bytes": sum(buffer.bytes_of.values()),
             "held_oldest_ms": 0.0 if oldest is None else now_ms - oldest,
             "relayed_origins": len(self._receiver.relays),
-            "fetches": sum(each.fetches for each in counters),
-            "duplicates": sum(each.duplicates for each in counters),
-            "checksum_errors": sum(each.checksum_errors for each in counters),
-            "full_catch_ups": sum(each.full_catch_ups for each in counters),
-            "partial_catch_ups": sum(each.partial_catch_ups for each in counters),
-            "failed_partial_catch_ups": sum(each.failed_partial_catch_ups for each in counters),
+            **{name: sum(getattr(each, name) for each in counters) for name in _SUMS},
             "unknown_frames": unknown_frames,
             "divergences": self._digest_exchange.divergences,
             "differing_keys": sum(

@@ -88,11 +88,11 @@ class Reason(IntEnum):
     """The number of databases differs, so one side would refuse what the other one accepts."""
 
 
-class _Message(msgspec.Struct, frozen=True, array_like=True):
-    pass
+class Message(msgspec.Struct, frozen=True, array_like=True):
+    """A message, or a part of one; :data:`STRUCTS` has those that are the whole of a frame."""
 
 
-class Hello(_Message, frozen=True):
+class Hello(Message, frozen=True):
     """Facts about the sender: the first frame of the side that dialled, and part of WELCOME."""
 
     protocol_low: int
@@ -123,19 +123,19 @@ class Hello(_Message, frozen=True):
         return self.epoch << 8 | self.region
 
 
-class Welcome(_Message, frozen=True):
+class Welcome(Message, frozen=True):
     """The answer; ``facts`` are the bytes of a :class:`Hello`, which the proofs cover."""
 
     facts: bytes
 
 
-class Proof(_Message, frozen=True):
+class Proof(Message, frozen=True):
     """Proves that the sender knows the secret; empty without a secret."""
 
     proof: bytes
 
 
-class MemberRecord(_Message, frozen=True):
+class MemberRecord(Message, frozen=True):
     """A member of the cluster, for a region that joins."""
 
     region: _Region
@@ -144,7 +144,7 @@ class MemberRecord(_Message, frozen=True):
     port: _Port
 
 
-class Members(_Message, frozen=True):
+class Members(Message, frozen=True):
     """Admits a region, after that region has proved to know the secret."""
 
     cluster_id: _Text
@@ -153,7 +153,7 @@ class Members(_Message, frozen=True):
     """Removed regions, and their last epoch: effects of them may still arrive."""
 
 
-class Sub(_Message, frozen=True):
+class Sub(Message, frozen=True):
     """Requests the effects of the receiver's own replica ID after a number, continuously."""
 
     vector: Vector
@@ -161,7 +161,7 @@ class Sub(_Message, frozen=True):
     """The fingerprint of the sender's last batch of that replica ID; empty if unknown."""
 
 
-class StatusRow(_Message, frozen=True):
+class StatusRow(Message, frozen=True):
     """The status row of one region."""
 
     region: _Region
@@ -181,7 +181,7 @@ class StatusRow(_Message, frozen=True):
         return msgspec.structs.replace(self, version=other.version) == other
 
 
-class StatusRows(_Message, frozen=True):
+class StatusRows(Message, frozen=True):
     """The sender's row and rows of others, with stamps for round trip and clock skew."""
 
     rows: Annotated[list[StatusRow], msgspec.Meta(min_length=1, max_length=255)]
@@ -194,7 +194,7 @@ class StatusRows(_Message, frozen=True):
     wall_ms: int
 
 
-class Fetch(_Message, frozen=True):
+class Fetch(Message, frozen=True):
     """Requests effects of any replica ID once, at most so many bytes, outside the window."""
 
     replica_id: _ReplicaId
@@ -205,27 +205,27 @@ class Fetch(_Message, frozen=True):
     """The fingerprint of the sender's batch that ends with ``after``; empty if unknown."""
 
 
-class Fetched(_Message, frozen=True):
+class Fetched(Message, frozen=True):
     """The answer to a FETCH is complete."""
 
     replica_id: _ReplicaId
 
 
-class Credit(_Message, frozen=True):
+class Credit(Message, frozen=True):
     """Allows the receiver to send more bytes, of effects or of a full sync."""
 
     bytes: _Number
     of_full_sync: bool = False
 
 
-class Behind(_Message, frozen=True):
+class Behind(Message, frozen=True):
     """The sender's log does not reach back far enough: the receiver needs a full sync."""
 
     replica_id: _ReplicaId
     after: _Number
 
 
-class FullSyncGet(_Message, frozen=True):
+class FullSyncGet(Message, frozen=True):
     """Requests a full sync of what this region lacks."""
 
     vector: Vector = {}
@@ -237,7 +237,7 @@ class FullSyncGet(_Message, frozen=True):
     """Continue the snapshot of this name at this offset, if possible."""
 
 
-class FullSyncBegin(_Message, frozen=True):
+class FullSyncBegin(Message, frozen=True):
     """A snapshot follows; ``vector`` is what it contains."""
 
     vector: Vector
@@ -251,13 +251,13 @@ class FullSyncBegin(_Message, frozen=True):
     """The offset at which the sender continues; earlier bytes are staged already."""
 
 
-class FullSyncEnd(_Message, frozen=True):
+class FullSyncEnd(Message, frozen=True):
     """The snapshot is complete and has this length."""
 
     bytes: _Number
 
 
-class Digests(_Message, frozen=True):
+class Digests(Message, frozen=True):
     """Asks to compare digests: what the sender has applied, and its digests of buckets."""
 
     request: _Number
@@ -267,7 +267,7 @@ class Digests(_Message, frozen=True):
     """16 bytes of each, little-endian."""
 
 
-class DifferingBucket(_Message, frozen=True):
+class DifferingBucket(Message, frozen=True):
     """A bucket whose digest differs at the sender."""
 
     bucket: _Bucket
@@ -275,7 +275,7 @@ class DifferingBucket(_Message, frozen=True):
     """The last effects on its keys, or later ones."""
 
 
-class Differing(_Message, frozen=True):
+class Differing(Message, frozen=True):
     """The answer: what the sender has applied, and the buckets that differ."""
 
     request: _Number
@@ -285,7 +285,7 @@ class Differing(_Message, frozen=True):
     """Buckets without a digest at present, because they change."""
 
 
-class KeysGet(_Message, frozen=True):
+class KeysGet(Message, frozen=True):
     """Requests the digests of these keys, or of all keys of a bucket."""
 
     request: _Number
@@ -293,7 +293,7 @@ class KeysGet(_Message, frozen=True):
     keys: list[Place]
 
 
-class KeyDigest(_Message, frozen=True):
+class KeyDigest(Message, frozen=True):
     """The digest of a key at the sender; empty if the key does not exist."""
 
     db: _Database
@@ -303,7 +303,7 @@ class KeyDigest(_Message, frozen=True):
     """The last effects on the key, or later ones."""
 
 
-class Keys(_Message, frozen=True):
+class Keys(Message, frozen=True):
     """The answer to :class:`KeysGet`; ``vector`` is what the sender has applied."""
 
     request: _Number
@@ -313,7 +313,7 @@ class Keys(_Message, frozen=True):
     """Whether this is the last frame of the answer."""
 
 
-class Bye(_Message, frozen=True):
+class Bye(Message, frozen=True):
     """Closes the link; the receiver may dial again after this time (0: at once)."""
 
     reason: int
@@ -322,11 +322,6 @@ class Bye(_Message, frozen=True):
     ask: tuple[_Text, _Port] | None = None
     """The address to ask instead."""
 
-
-Message = (
-    Hello | Welcome | Proof | Members | Sub | StatusRows | Fetch | Fetched | Credit | Behind
-    | FullSyncGet | FullSyncBegin | FullSyncEnd | Bye | Digests | Differing | KeysGet | Keys
-)  # fmt: skip
 
 STRUCTS: Final[dict[FrameType, type[Message]]] = {
     FrameType.HELLO: Hello,
@@ -353,7 +348,7 @@ STRUCTS: Final[dict[FrameType, type[Message]]] = {
 _TYPES: Final = {kind: frame_type for frame_type, kind in STRUCTS.items()}
 _encode = msgspec.msgpack.Encoder().encode
 
-_M = TypeVar("_M", bound=_Message)
+_M = TypeVar("_M", bound=Message)
 
 
 class Refusal(AnabranchError):
@@ -371,6 +366,14 @@ class Refusal(AnabranchError):
         self.retry_after_ms = retry_after_ms
         self.ask = ask
         super().__init__(text)
+
+
+BUSY_RETRY_MS: Final = 1000
+
+
+def busy(text: str) -> Refusal:
+    """The refusal of what may be possible in a second."""
+    return Refusal(Reason.BUSY, text, BUSY_RETRY_MS)
 
 
 def body_of(frame_type: int, payload: bytes) -> bytes:
@@ -398,5 +401,5 @@ def decode(kind: type[_M], body: bytes) -> _M:
     try:
         return msgspec.msgpack.decode(body, type=kind)
     except UNREADABLE as problem:
-        name = _TYPES[kind].name  # type: ignore[index]
+        name = _TYPES[kind].name
         raise Refusal(Reason.PROTOCOL, f"a {name} frame cannot be read: {problem}") from None

@@ -167,11 +167,8 @@ class Gossip:
         clock.record(round_trip, message.wall_ms + round_trip / 2 - links.config.wall_ms())
         skew = round(clock.offset_ms or 0)
         if abs(skew) > links.config.max_clock_skew_ms:
-            name = links.membership.name(session.region)
-            links.report_once(
-                "skew", session.region, now_ms,
-                region=session.region, name=name, ahead=skew > 0,
-            )  # fmt: skip
+            region = session.region
+            links.report_once("skew", region, now_ms, **links.named(region), ahead=skew > 0)
 
     def _compare(self, session: PeerSession, row: StatusRow) -> None:
         """Report when both sides have everything that the other had when the link came up."""
@@ -190,9 +187,7 @@ class Gossip:
             if session.began_behind and not session.joined:
                 counters.partial_catch_ups += 1
                 counters.catch_up_cause = "effects written while there was no link"
-            links.local.report_event(
-                "caught_up", region=session.region, name=links.membership.name(session.region)
-            )
+            links.local.report_event("caught_up", **links.named(session.region))
 
     # -- what follows -------------------------------------------------------------------------
 

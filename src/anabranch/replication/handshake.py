@@ -24,14 +24,13 @@ from typing import Final
 from anabranch.errors import AnabranchError
 from anabranch.keyspace.replica import Member, epoch_of
 from anabranch.replication import frames
-from anabranch.replication.frames import MODULUS, Hello, MemberRecord, Reason, Refusal
+from anabranch.replication.frames import MODULUS, Hello, MemberRecord, Reason, Refusal, busy
 from anabranch.replication.framing import FrameType
 from anabranch.replication.interface import Address, ReplicationConfig
 from anabranch.replication.links import Links
 from anabranch.replication.membership import Membership
 from anabranch.replication.peer import PeerSession, Stage
 from anabranch.replication.sealing import Seal, keys_of
-from anabranch.replication.sending import BUSY_RETRY_MS
 from anabranch.replication.status_table import ALIVE_MS
 
 NONCE_BYTES: Final = 32
@@ -43,13 +42,11 @@ ASK_AGAIN_MS: Final = 1000
 class Handshaker:
     """Runs the handshake of each link; raises :class:`Refusal` where a check fails."""
 
-    def __init__(
-        self, links: Links, config: ReplicationConfig, on_up: Callable[[PeerSession, float], None]
-    ) -> None:
+    def __init__(self, links: Links, on_up: Callable[[PeerSession, float], None]) -> None:
         self._links = links
         self._local = links.local
         self._replica = links.local.replica
-        self._config = config
+        self._config = links.config
         self._on_up = on_up
         self._asked: dict[int, tuple[str, float]] = {}
         """By region number that may be in use: the run ID that last asked for it, and when."""
@@ -278,9 +275,7 @@ class Handshaker:
             registrar = self._registrar()
             if known < 0 and not theirs.epoch and registrar != links.region:
                 if links.session_of(registrar) is None:
-                    raise Refusal(
-                        Reason.BUSY, f"region {registrar} has just disconnected", BUSY_RETRY_MS
-                    )
+                    raise busy(f"region {registrar} has just disconnected")
                 raise Refusal(
                     Reason.ELSEWHERE,
                     f"region {registrar} gives numbers away",
@@ -295,7 +290,7 @@ class Handshaker:
             try:
                 local.admit(theirs.region, *member)
             except (OSError, AnabranchError) as problem:
-                raise Refusal(Reason.BUSY, f"cannot admit: {problem}", BUSY_RETRY_MS) from None
+                raise busy(f"cannot admit: {problem}") from None
         peer.run_id = theirs.run_id
         members = [
             MemberRecord(region, known.name, *links.membership.address(region))
@@ -315,7 +310,7 @@ class Handshaker:
         try:
             self._local.enter(message.cluster_id, members, dict(message.removed))
         except (OSError, AnabranchError) as problem:
-            raise Refusal(Reason.BUSY, f"cannot join: {problem}", BUSY_RETRY_MS) from None
+            raise busy(f"cannot join: {problem}") from None
         self._local.report_event("entered", cluster_id=message.cluster_id)
         self._on_up(session, now_ms)
 

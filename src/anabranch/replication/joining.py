@@ -7,8 +7,8 @@ continues there over the next link.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -25,10 +25,10 @@ from anabranch.replication.frames import (
     Place,
     Reason,
     Refusal,
+    busy,
 )
 from anabranch.replication.links import Links
 from anabranch.replication.peer import PeerSession
-from anabranch.replication.sending import BUSY_RETRY_MS
 from anabranch.replication.transfer import WAIT_MS
 from anabranch.scheduling import Steps, in_one_go
 
@@ -54,26 +54,21 @@ class StagedFullSync(Struct):
     """Until when it waits for another link; 0 while it arrives."""
 
 
-class Inward(Protocol):
-    """The part of :mod:`receiving` that joining a full sync needs."""
-
-    @property
-    def buffer(self) -> CausalBuffer:
-        """The batches that wait for their causes."""
-
-    def reach(self, replica_id: int) -> int:
-        """The last effect of a replica ID up to which all effects are here, applied or waiting."""
-
-    def subscribe(self, session: PeerSession) -> None:
-        """Request the effects after those that are here."""
-
-
 class Joiner:
     """The staged full sync, and the peers whose full sync is needed next."""
 
-    def __init__(self, links: Links, receiver: Inward) -> None:
+    def __init__(
+        self,
+        links: Links,
+        buffer: CausalBuffer,
+        reach: Callable[[int], int],
+        subscribe: Callable[[PeerSession], None],
+    ) -> None:
+        """``reach`` and ``subscribe`` are those of the :class:`Receiver`, which has the buffer."""
         self._links = links
-        self._receiver = receiver
+        self._buffer = buffer
+        self._reach = reach
+        self._subscribe = subscribe
         self.incoming: StagedFullSync | None = None
         self.repairs = Repairs(links)
         self._behind: dict[
@@ -129,9 +124,9 @@ class Joiner:
             return
         for link, behind in list(self._behind.items()):
             session = self._links.sessions[link]
-            if self._receiver.reach(behind.replica_id) > behind.after:
+            if self._reach(behind.replica_id) > behind.after:
                 del self._behind[link]
-                self._receiver.subscribe(session)
+                self._subscribe(session)
                 continue
             if waiting is not None and waiting.session.region != session.region:
                 continue
@@ -142,8 +137,7 @@ class Joiner:
             else:
                 self.incoming = StagedFullSync(session)
                 self._links.send(session, FullSyncGet(known))
-            name = self._links.membership.name(session.region)
-            self._links.local.report_event("joining", region=session.region, name=name)
+            self._links.local.report_event("joining", **self._links.named(session.region))
             return
 
     def full_sync_begin(self, session: PeerSession, message: FullSyncBegin, now_ms: float) -> None:
@@ -154,10 +148,8 @@ class Joiner:
         if message.offset:
             if (message.transfer, message.offset) != (incoming.transfer, incoming.bytes):
                 raise Refusal(Reason.PROTOCOL, "a snapshot goes on elsewhere than it ended")
-            name = self._links.membership.name(session.region)
-            self._links.local.report_event(
-                "join_resumed", region=session.region, name=name, bytes=incoming.bytes
-            )
+            facts = self._links.named(session.region)
+            self._links.local.report_event("join_resumed", **facts, bytes=incoming.bytes)
             return
         self._stage(incoming, None)
         incoming.vector = message.vector
@@ -200,7 +192,7 @@ class Joiner:
                     return
         except (OSError, AnabranchError) as problem:
             incoming.vector = incoming.loading = None
-            raise _not_joined(problem) from None
+            raise busy(f"the snapshot cannot be joined: {problem}") from None
         incoming.loading = None
         self._join(incoming)
 
@@ -208,25 +200,25 @@ class Joiner:
         session, vector = incoming.session, incoming.vector
         assert vector is not None
         incoming.vector = None
-        links, receiver = self._links, self._receiver
-        before = {other.link: receiver.reach(other.replica_id) for other in links.up()}
+        links, reach = self._links, self._reach
+        before = {other.link: reach(other.replica_id) for other in links.up()}
         try:
             links.local.join(vector, partial=incoming.partial)
         except (OSError, AnabranchError) as problem:
-            raise _not_joined(problem) from None
+            raise busy(f"the snapshot cannot be joined: {problem}") from None
         self.incoming = None
-        receiver.buffer.drop_applied(links.local.vector)
+        self._buffer.drop_applied(links.local.vector)
         counters = links.peer(session.region).counters
         counters.full_catch_ups += 1
         session.joined = True
         behind = self._behind.pop(session.link)
         counters.catch_up_cause = f"log cut after {behind.after} of replica ID {behind.replica_id}"
-        name = links.membership.name(session.region)
-        links.local.report_event("joined", region=session.region, name=name, bytes=incoming.bytes)
+        facts = links.named(session.region)
+        links.local.report_event("joined", **facts, bytes=incoming.bytes)
         for other in links.up():
-            if other is session or receiver.reach(other.replica_id) > before[other.link]:
+            if other is session or reach(other.replica_id) > before[other.link]:
                 self._behind.pop(other.link, None)
-                receiver.subscribe(other)
+                self._subscribe(other)
         self._stage_next()
 
     # -- mending a key ------------------------------------------------------------------------
@@ -266,9 +258,7 @@ class Joiner:
             self._links.local.stage(chunk)
         except OSError as problem:
             incoming.vector = None  # it is unknown how much of the chunk was written
-            raise Refusal(
-                Reason.BUSY, f"the snapshot cannot be staged: {problem}", BUSY_RETRY_MS
-            ) from None
+            raise busy(f"the snapshot cannot be staged: {problem}") from None
 
     def _give_up(self) -> None:
         if self.incoming is not None:
@@ -278,10 +268,6 @@ class Joiner:
             self._links.local.stage(None)
         except OSError as problem:
             self._links.local.report_event("not_staged", why=str(problem))
-
-
-def _not_joined(problem: Exception) -> Refusal:
-    return Refusal(Reason.BUSY, f"the snapshot cannot be joined: {problem}", BUSY_RETRY_MS)
 
 
 # -- repairs --------------------------------------------------------------------------------------
@@ -370,7 +356,6 @@ class Repairs:
 
     def _use(self, repair: Repair) -> bool:
         links = self._links
-        region = repair.session.region
         db, key = repair.place
         try:
             in_one_go(links.local.load())
@@ -379,7 +364,7 @@ class Repairs:
             self._finish(repair, str(problem))
             return True
         links.local.report_event(
-            "repaired", region=region, name=links.membership.name(region),
+            "repaired", **links.named(repair.session.region),
             db=db, key=key[:128].decode("utf-8", "backslashreplace"),
         )  # fmt: skip
         self._finish(repair, "")

@@ -92,6 +92,10 @@ class Links:
             counters.sent_bytes += len(frame)
             counters.sent_raw_bytes += len(frame) + saved
 
+    def named(self, region: int) -> dict[str, object]:
+        """The number and the name of a region, as facts of an event."""
+        return {"region": region, "name": self.membership.name(region)}
+
     def report_once(self, event: str, subject: object, now_ms: float, **facts: object) -> None:
         """Report an event, unless the same was reported of this subject a short while ago."""
         self.report_rarely(event, subject, now_ms, 0, **facts)

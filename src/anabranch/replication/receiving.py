@@ -98,7 +98,7 @@ class Receiver:
         """Regions that sent batches which must not be applied: their links must be ended."""
         self.is_full = False
         """Whether memory is short: nothing is requested, but arriving batches are applied."""
-        self.joiner = Joiner(links, self)
+        self.joiner = Joiner(links, self.buffer, self.reach, self.subscribe)
         self.relays: dict[int, int] = {}
         """Replica IDs that another region relays at present, and that region."""
         self._fetching: dict[int, _Fetching] = {}
@@ -208,7 +208,7 @@ class Receiver:
             and batch.last > applied
             and self.relays.pop(batch.replica_id, None) is not None
         ):
-            links.local.report_event("relay_ended", region=session.region, name=self._name(session))
+            links.local.report_event("relay_ended", **links.named(session.region))
         return can_wait
 
     def _is_next(self, batch: Batch, applied: int) -> bool:
@@ -262,12 +262,8 @@ class Receiver:
 
     def _alarm(self, session: PeerSession, now_ms: float, why: str) -> None:
         self._links.report_once(
-            "bad_batch", session.region, now_ms,
-            region=session.region, name=self._name(session), why=why,
-        )  # fmt: skip
-
-    def _name(self, session: PeerSession) -> str:
-        return self._links.membership.name(session.region)
+            "bad_batch", session.region, now_ms, **self._links.named(session.region), why=why
+        )
 
     def deliver(self, now_ms: float) -> None:
         """Apply ready units for a slice of time, at least one."""

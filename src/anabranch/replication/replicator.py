@@ -51,12 +51,9 @@ class Replicator:
         self.receiver = Receiver(self.links)
         self.gossip = Gossip(self.links, self.receiver)
         self.digest_exchange = DigestExchange(self.links)
-        self.sessions = Sessions(
-            self.links, config, self.sender, self.receiver, self.gossip, self.digest_exchange
-        )
-        self.figures = Figures(
-            self.links, self.sender, self.receiver, self.gossip, self.digest_exchange
-        )
+        parts = self.links, self.sender, self.receiver, self.gossip, self.digest_exchange
+        self.sessions = Sessions(*parts)
+        self.figures = Figures(*parts)
         self.links.membership.learn([local.replica.own, *local.vector])
         handshaker = self.sessions.handshaker
         joiner, digests = self.receiver.joiner, self.digest_exchange
@@ -240,10 +237,7 @@ class Replicator:
         self._deliver(now_ms)
         for session in self.links.up():
             self.receiver.grant(session)
-            try:
-                self.sender.feed(session)
-            except Refusal as refusal:
-                self.sessions.refuse(session.link, refusal, now_ms)
+        self._feed(now_ms)
         self.gossip.send_due(now_ms)
 
     def tick(self, now_ms: float) -> None:
@@ -388,11 +382,6 @@ class Replicator:
             sum(applied >= number for applied, _ in confirmed),
             sum(durable >= number for _, durable in confirmed),
         )
-
-    @property
-    def feature_level(self) -> int:
-        """The feature level that all members support."""
-        return min(self.gossip.feature_levels().values())
 
     def peers(self, now_ms: float) -> list[PeerFigures]:
         """All other members, and regions that were removed while this process ran."""

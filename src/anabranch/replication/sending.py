@@ -27,6 +27,7 @@ from anabranch.replication.frames import (
     Reason,
     Refusal,
     Sub,
+    busy,
 )
 from anabranch.replication.framing import FrameType
 from anabranch.replication.lag import SendLag
@@ -48,8 +49,6 @@ FETCH_BYTES_MAX: Final = 1 << 20
 
 CREDIT_MAX: Final = 64 << 20
 """The limit of the credit of a peer."""
-
-BUSY_RETRY_MS: Final = 1000
 
 TRANSFER_BYTES: Final = 7
 """Bytes of the random number that names a full sync."""
@@ -195,9 +194,7 @@ class Sender:
         try:
             chunks = local.full_sync(places)
         except OSError as problem:
-            raise Refusal(
-                Reason.BUSY, f"no snapshot can be made: {problem}", BUSY_RETRY_MS
-            ) from None
+            raise busy(f"no snapshot can be made: {problem}") from None
         number = int.from_bytes(self._links.chance.randbytes(TRANSFER_BYTES))
         is_partial = places is not None
         begin = FullSyncBegin(dict(local.vector), is_partial, last_effects or {}, number)
@@ -288,9 +285,7 @@ class Sender:
                 chunk = transfer.next_chunk()
             except OSError as problem:
                 session.outgoing = None
-                raise Refusal(
-                    Reason.BUSY, f"the snapshot cannot be read: {problem}", BUSY_RETRY_MS
-                ) from None
+                raise busy(f"the snapshot cannot be read: {problem}") from None
             if chunk is None:
                 self._links.send(session, FullSyncEnd(transfer.sent))
                 return

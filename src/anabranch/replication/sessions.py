@@ -17,7 +17,7 @@ from anabranch.replication.digest_exchange import DigestExchange
 from anabranch.replication.frames import Bye, Reason, Refusal
 from anabranch.replication.gossip import Gossip
 from anabranch.replication.handshake import Handshaker
-from anabranch.replication.interface import Address, ReplicationConfig
+from anabranch.replication.interface import Address
 from anabranch.replication.links import Links
 from anabranch.replication.peer import DELAY_MS_MAX, Backoff, PeerSession, Stage
 from anabranch.replication.receiving import Receiver
@@ -57,7 +57,6 @@ class Sessions:
     def __init__(
         self,
         links: Links,
-        config: ReplicationConfig,
         sender: Sender,
         receiver: Receiver,
         gossip: Gossip,
@@ -69,8 +68,8 @@ class Sessions:
         self._receiver = receiver
         self._gossip = gossip
         self._digest_exchange = digest_exchange
-        self.handshaker = Handshaker(links, config, self._up)
-        self.dialler = Dialler(links, config, self.handshaker.region_at)
+        self.handshaker = Handshaker(links, self._up)
+        self.dialler = Dialler(links, self.handshaker.region_at)
 
     # -- links ------------------------------------------------------------------------------------
 
@@ -210,13 +209,11 @@ class Sessions:
                 return
             healthy_ms = now_ms - session.up_ms
             peer.backoff.lost(now_ms, healthy_ms, links.chance, retry_after_ms)
-            name = links.membership.name(peer.region)
-            links.local.report_event("unreachable", region=peer.region, name=name, why=why)
+            links.local.report_event("unreachable", **links.named(peer.region), why=why)
         elif session.dialled is not None and reason != Reason.DUPLICATE:
             region = self.handshaker.region_at(session.dialled)
             if reason == Reason.SILENT and region is not None:
-                name = links.membership.name(region)
-                links.report_once("unreachable", region, now_ms, region=region, name=name, why=why)
+                links.report_once("unreachable", region, now_ms, **links.named(region), why=why)
             self.dialler.wait(session.dialled, now_ms, retry_after_ms)
             if reason in UNANSWERED:
                 if session.stage is Stage.WELCOME and reason != Reason.STOPPING:
@@ -328,15 +325,9 @@ REMOVED_MS: Final = 10_000.0
 class Dialler:
     """Dials in progress, and addresses that must wait. Times are in ms."""
 
-    def __init__(
-        self,
-        links: Links,
-        config: ReplicationConfig,
-        region_at: Callable[[Address], int | None],
-    ) -> None:
+    def __init__(self, links: Links, region_at: Callable[[Address], int | None]) -> None:
         """``region_at`` returns the region that has an address."""
         self._links = links
-        self._config = config
         self._region_at = region_at
         self._under_way: dict[Address, float] = {}  # since when
         self._seeds: dict[Address, Backoff] = {}
@@ -411,7 +402,7 @@ class Dialler:
         links = self._links
         making = {session.dialled for session in links.sessions.values() if session.dialled}
         if not links.local.replica.cluster_id:
-            addresses = [*self._config.join, *self._recommended]
+            addresses = [*links.config.join, *self._recommended]
             seeds = {seed: self._seeds.setdefault(seed, Backoff()) for seed in addresses}
             return {} if making else seeds
         if not links.membership.is_member(links.region):

@@ -79,27 +79,17 @@ class StatusTable:
         self, durable: Mapping[int, int], membership: Membership
     ) -> dict[int, list[int]]:
         """Removed regions that still count, and the members that may lack the removal."""
+        on_disk = {**self._vouched, membership.region: durable}
+        members = [membership.region, *membership.others()]
         lacking = {
             region: [
-                member
-                for member, known in self._on_disk(durable, membership).items()
-                if known is None or not covers(known, removal)
+                each
+                for each in members
+                if (known := on_disk.get(each)) is None or not covers(known, removal)
             ]
             for region, removal in membership.removals().items()
         }
-        return {region: members for region, members in lacking.items() if members}
-
-    def _on_disk(
-        self, durable: Mapping[int, int], membership: Membership
-    ) -> dict[int, Mapping[int, int] | None]:
-        """What each member, this one included, has on its disk by its newest row that may be used.
-
-        None if there is no such row.
-        """
-        return {
-            membership.region: durable,
-            **{member: self._vouched.get(member) for member in membership.others()},
-        }
+        return {region: some for region, some in lacking.items() if some}
 
     def holding_back(
         self,

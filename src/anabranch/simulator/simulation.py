@@ -422,7 +422,7 @@ class Simulation:
             reached["replies held for a slow sync"] += process.durability.delayed_syncs
             reached["newcomer refused writes"] += process.exchange.gate.is_newcomer
             reached["tombstones waited"] += bool(process.region.keyspace.marked_keys)
-            level = process.replicator.feature_level
+            level = min(process.replicator.gossip.feature_levels().values())
             reached["feature level raised"] += level > self._levels.get(process, level)
             self._levels[process] = level
         self._count_joins()

@@ -97,17 +97,6 @@ def number_upto(log: RegionLog, entry_id: int) -> int:
     return _last_number(log.blocks[at - 1]) if at else 0
 
 
-def position_after(log: RegionLog, number: int) -> int:
-    """The position after the newest slot with a number up to this one, 0 if there is none."""
-    at, index = _after(log, number)
-    if index:
-        return log.blocks[at].position(index - 1) + 1
-    if at:
-        block = log.blocks[at - 1]
-        return block.position(block.count - 1) + 1
-    return 0
-
-
 def newest_slot_upto(log: RegionLog, number: int) -> tuple[int, int]:
     """Number of the newest slot up to a number, and the position after it; 0, 0 if none."""
     at, index = _after(log, number)

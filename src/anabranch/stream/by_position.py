@@ -67,18 +67,11 @@ def position_after_live(log: RegionLog, position: int, count: int) -> int:
     for block in islice(blocks, at, None):
         for low, high in block.runs(_index_of(block, position), block.count):
             if count <= high - low:
-                last = block.position(low + count - 1)
-                return last + 1 if block is not log.tail else _end_after(log, last)
+                last = low + count - 1
+                is_newest = block is log.tail and last == block.last_live()
+                return log.next_position if is_newest else block.position(last) + 1
             count -= high - low
     return log.next_position
-
-
-def _end_after(log: RegionLog, position: int) -> int:
-    """The position after a live entry: the log's end, if it is the last one."""
-    tail = log.tail
-    assert tail is not None
-    is_last = position == tail.position(tail.last_live())
-    return log.next_position if is_last else position + 1
 
 
 def idle_blocks(log: RegionLog) -> list[Block]:

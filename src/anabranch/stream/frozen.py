@@ -190,22 +190,43 @@ STREAM: Final = FieldTable(
 """What is kept of a stream and of its parts, beside entries, pending entries and consumers."""
 
 
+def head_of(stream: Stream) -> list[Any]:
+    """Everything of a stream but its blocks and pending entries."""
+    return [
+        STREAM.write(stream),
+        PRODUCERS.write(stream.producers),
+        [[replica_id, *LOG.write(log)] for replica_id, log in stream.logs.items()],
+        [_group_head(name, group) for name, group in stream.groups.items()],
+        LEDGER.write(stream.ledger.records),
+        KEPT.write(stream.shared.kept),
+    ]
+
+
+def copied(stream: Stream) -> Stream:
+    """An independent copy of a stream of a region alone.
+
+    Where several regions write, the entries get new numbers (``effects/rewriting.py``).
+    """
+    twin = StreamBuilder(head_of(stream)).stream
+    for replica_id, log in stream.logs.items():
+        mine = twin.logs[replica_id]
+        for block in log.blocks:
+            mine.restore(block.copy())
+        mine.full, mine.compressed, mine.dense = log.full, log.compressed, log.dense
+    for name, group in stream.groups.items():
+        other = twin.groups[name]
+        other.pending = group.pending.copied(other.consumers)
+    return twin
+
+
 class FrozenStream:
     """The contents of a stream at the moment when this object was made. Read or release it soon."""
 
     def __init__(self, stream: Stream) -> None:
-        groups = list(stream.groups.items())
-        self.head: list[Any] = [
-            STREAM.write(stream),
-            PRODUCERS.write(stream.producers),
-            [[replica_id, *LOG.write(log)] for replica_id, log in stream.logs.items()],
-            [_group_head(name, group) for name, group in groups],
-            LEDGER.write(stream.ledger.records),
-            KEPT.write(stream.shared.kept),
-        ]
+        self.head = head_of(stream)
         self._pending = [
             (index, replica_id, list(group.consumers), FrozenPending(pending))
-            for index, (_, group) in enumerate(groups)
+            for index, group in enumerate(stream.groups.values())
             for replica_id, pending in group.pending.lists.items()
             if pending.entries
         ]

@@ -8,7 +8,7 @@ of the other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TypeVar
 
 from anabranch.stream import by_number, register
@@ -97,15 +97,8 @@ def replace_shared(ours: Stream, fresh: Stream) -> None:
         known = groups.get(name)
         if known is None or group.shared.creations.keys().isdisjoint(known.shared.creations):
             continue
-        for dot, by_replica_id in group.shared.acknowledged.items():
-            for replica_id, ranges in by_replica_id.items():
-                before = known.shared.acknowledged.get(dot, {}).get(replica_id, Ranges())
-                _drop_acknowledged(
-                    known, ours.log_of(replica_id), replica_id, ranges.without(before)
-                )
-        if known.home is not None or group.home is not None:
-            known.home = known.home or GroupHome()
-            known.home.join(group.home, group.shared.creations)
+        _join_acknowledged(ours, known, group, group.shared.creations)
+        _join_home(known, group.home, group.shared.creations)
         known.shared.creations, known.shared.acknowledged = (
             group.shared.creations,
             group.shared.acknowledged,
@@ -124,13 +117,29 @@ def _keep_places(stream: Stream) -> None:
         group.shared.settled.clear()
 
 
-def _drop_acknowledged(group: Group, log: RegionLog, replica_id: int, unseen: Ranges) -> None:
-    """Record that numbers of a replica ID were acknowledged."""
-    if unseen:
-        if group.home is not None and group.home.watch is not None:
-            group.home.repeated.update(group.home.watch.repeated(replica_id, log, unseen))
-        group.drop_acknowledged(replica_id, unseen)
-        group.progress.see(by_number.id_upto(log, unseen.highs[-1]))
+def _join_home(group: Group, other: GroupHome | None, alive: Collection[Dot]) -> None:
+    """Take over what the other side knows of the home of a group with these creations."""
+    if group.home is not None or other is not None:
+        group.home = group.home or GroupHome()
+        group.home.join(other, alive)
+
+
+def _join_acknowledged(stream: Stream, group: Group, other: Group, alive: Collection[Dot]) -> None:
+    """Take over what the other side knows to be acknowledged under these creations."""
+    for dot, by_replica_id in other.shared.acknowledged.items():
+        if dot not in alive:
+            continue
+        known = group.shared.acknowledged.setdefault(dot, {})
+        for replica_id, ranges in by_replica_id.items():
+            before = known.setdefault(replica_id, Ranges())
+            unseen = ranges.without(before)
+            before.update(ranges)
+            log = stream.log_of(replica_id)
+            if unseen:
+                if group.home is not None and group.home.watch is not None:
+                    group.home.repeated.update(group.home.watch.repeated(replica_id, log, unseen))
+                group.drop_acknowledged(replica_id, unseen)
+                group.progress.see(by_number.id_upto(log, unseen.highs[-1]))
 
 
 def _join_logs(ours: RegionLog, theirs: RegionLog, our: int, their: int) -> None:
@@ -229,20 +238,11 @@ def _join_groups(
             assert other is not None
             mine = ours.groups[name] = group_of_regions(other.progress.last_delivered_id)
         mine.shared.creations = alive
-        if mine.home is not None or (other is not None and other.home is not None):
-            mine.home = mine.home or GroupHome()
-            mine.home.join(None if other is None else other.home, alive)
+        _join_home(mine, None if other is None else other.home, alive)
         for dot in [dot for dot in mine.shared.acknowledged if dot not in alive]:
             del mine.shared.acknowledged[dot]
         if other is not None:
-            for dot, by_replica_id in other.shared.acknowledged.items():
-                if dot in alive:
-                    known = mine.shared.acknowledged.setdefault(dot, {})
-                    for replica_id, ranges in by_replica_id.items():
-                        before = known.setdefault(replica_id, Ranges())
-                        unseen = ranges.without(before)
-                        before.update(ranges)
-                        _drop_acknowledged(mine, ours.log_of(replica_id), replica_id, unseen)
+            _join_acknowledged(ours, mine, other, alive)
 
 
 def _surviving(

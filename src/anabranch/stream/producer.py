@@ -100,15 +100,6 @@ class Producers:
         if not table:
             del self.tables[pid]
 
-    def copy(self) -> Producers:
-        """An independent copy with tables and counters."""
-        other = Producers(self.duration_s, self.maxsize)
-        other.tables = {pid: dict(table) for pid, table in self.tables.items()}
-        other.tracked = self.tracked
-        other.iids_added = self.iids_added
-        other.duplicates = self.duplicates
-        return other
-
     def check(self) -> None:
         """Assert every invariant."""
         assert self.tracked == sum(map(len, self.tables.values()))
@@ -157,9 +148,3 @@ class BulkLedger:
             if record.at_ms >= moment_ms:
                 break
             yield pid
-
-    def copy(self) -> BulkLedger:
-        """An independent copy."""
-        other = BulkLedger()
-        other.records = self.records.copy()
-        return other

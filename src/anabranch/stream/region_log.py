@@ -551,22 +551,6 @@ class RegionLog:
         self._gone = self.next_position - sum(block.live for block in self.blocks)
         self._live_sums.clear()
 
-    def copy(self) -> RegionLog:
-        """An independent copy."""
-        other = RegionLog(self.next_position)
-        other._blocks = [block.copy() for block in self.blocks]
-        other.tail = other._blocks[-1] if other._blocks else None
-        other._gone = self._gone
-        other._newest = self._newest
-        other.base = self.base
-        other.known_from = self.known_from
-        other.full, other.compressed = self.full, self.compressed
-        other.dense = self.dense
-        other.trimmed = self.trimmed
-        other.floor = self.floor
-        other.deleted_number, other.deleted_id = self.deleted_number, self.deleted_id
-        return other
-
     def check(self) -> None:
         """Assert every invariant of a region log."""
         for block in self.blocks:

@@ -85,13 +85,6 @@ class Bearer(Protocol):
         """Compute the reply to a retry with an idempotent ID; returns the displaced tags."""
 
 
-class Dots(Protocol):
-    """What takes dots, whatever it does with them."""
-
-    def add(self, dot: Dot) -> None:
-        """Remember a dot."""
-
-
 class _Empty(dict[Any, Any]):
     """The table of all streams that have none of their own: empty, and it cannot be changed."""
 
@@ -155,12 +148,12 @@ class Shared:
         """The latest of concurrent settings; None (never) is later than all."""
         return register.latest(self.deadlines.values()) if self.deadlines else None
 
-    def bury(self, dot: Dot, tombstone: Tombstone, unstable: Dots) -> None:
-        """Store a tombstone for a removed key or group, until it is stable."""
+    def bury(self, dot: Dot, tombstone: Tombstone, note: Callable[[Dot], None]) -> None:
+        """Store a tombstone for a removed key or group, until it is stable; ``note`` it."""
         self.tombstones = with_row(self.tombstones, dot, tombstone)
         if self.removals is not None:
             _note_removal(self.removals, dot, tombstone)
-        unstable.add(dot)
+        note(dot)
 
     def set_tombstones(self, tombstones: dict[Dot, Tombstone]) -> None:
         """Replace the tombstones."""
@@ -404,7 +397,7 @@ class _Nothing(Shared):
     def kept(self) -> Shared | None:
         return None
 
-    def bury(self, dot: Dot, tombstone: Tombstone, unstable: Dots) -> None:
+    def bury(self, dot: Dot, tombstone: Tombstone, note: Callable[[Dot], None]) -> None:
         """Do nothing: there are no concurrent creations."""
 
     def deadline_of(self, known: int | None) -> int | None:

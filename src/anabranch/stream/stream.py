@@ -468,19 +468,6 @@ class Stream(Counted):
             del shared.tags[pid]
         return dropped
 
-    def copy(self) -> Stream:
-        """An independent copy with groups, pending entries, counters and producers."""
-        other = Stream(self.producers.duration_s, self.producers.maxsize)
-        other.logs = {replica_id: log.copy() for replica_id, log in self.logs.items()}
-        other.local = other.logs[LOCAL_REPLICA_ID]
-        other.last_id = self.last_id
-        other.max_deleted_id = self.max_deleted_id
-        other.entries_added = self.entries_added
-        other.groups = {name: group.copy() for name, group in self.groups.items()}
-        other.producers = self.producers.copy()
-        other.ledger = self.ledger.copy()
-        return other
-
     def check(self) -> None:
         """Assert every invariant of a stream."""
         for log in self.logs.values():

@@ -8,7 +8,6 @@ import pytest
 
 from anabranch.keyspace.memory import key_bytes, value_bytes
 from anabranch.keyspace.values import ListValue, SetValue, StringValue
-from anabranch.stream.shared import Dot
 from anabranch.stream.stream import Stream
 from tests.support.region_harness import Harness
 
@@ -59,7 +58,7 @@ def test_pending_entries_are_counted():
 def test_the_table_by_which_removals_are_found_is_counted() -> None:
     stream = Stream.of_regions(1, 100, 100)
     for number in range(1, 1000):
-        stream.shared.bury((1, number), b"%d" % number, _Nowhere())
+        stream.shared.bury((1, number), b"%d" % number, lambda _dot: None)
     size = value_bytes(stream)
     tracemalloc.start()
     try:
@@ -69,11 +68,6 @@ def test_the_table_by_which_removals_are_found_is_counted() -> None:
         tracemalloc.stop()
     # The compiled core has copies of the dots in it, and takes twice as much.
     assert value_bytes(stream) - size == pytest.approx(used, rel=0.6)
-
-
-class _Nowhere:
-    def add(self, dot: Dot) -> None:
-        """Keep nothing: these are not memory of the stream."""
 
 
 def test_an_empty_stream_has_a_size():

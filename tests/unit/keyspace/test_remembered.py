@@ -74,7 +74,7 @@ def test_a_stream_comes_back_with_a_log_of_the_present_epoch() -> None:
         remembered = nothing()
         remembered[b"key"] = deleted(1)
         remembered[b"other"] = deleted(2)
-        remembered._home.replica.become(OWN + 256)
+        remembered._replica.become(OWN + 256)
         stream = remembered.get(b"key")
         assert stream is not None
         assert stream.own == OWN + 256

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.stream.entry_id import MAX_ID
+from anabranch.stream.frozen import copied, head_of
 from anabranch.stream.stream import Stream
 from tests.support.engine_model import ModelledLog, contents, contents_reversed
 
@@ -133,8 +134,9 @@ def test_a_copy_is_complete_and_independent(
 ) -> None:
     stream, regions = made
     stream.last_id = 40
-    copy = stream.copy()
+    copy = copied(stream)
     copy.check()
+    assert head_of(copy) == head_of(stream)
     before = contents(stream.spans(0, MAX_ID))
     assert contents(copy.spans(0, MAX_ID)) == before
     for entry_id in doomed:

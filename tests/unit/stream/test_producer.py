@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch.stream.frozen import copied
 from anabranch.stream.producer import Producers
+from anabranch.stream.stream import Stream
 
 STEPS = st.lists(
     st.tuples(
@@ -49,7 +51,9 @@ def test_producers_agree_with_lists(
             if changed:
                 model = {b"p": [], b"q": []}
         elif act == "copy":
-            old, subject = subject, subject.copy()
+            stream = Stream(100, 100)
+            stream.producers = old = subject
+            subject = copied(stream).producers
             old.configure(9999, 9999)
         subject.check()
         assert subject.tracked == sum(map(len, model.values()))

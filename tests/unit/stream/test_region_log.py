@@ -20,6 +20,7 @@ from tests.support.engine_model import (
     ModelledLog,
     contents,
     contents_reversed,
+    copy_of,
     fragment,
     id_steps,
 )
@@ -53,7 +54,7 @@ def _act(subject: ModelledLog, act: str, one: int, other: int, step: int) -> Non
         subject.last_id = [low, (low + subject.last_id) // 2, subject.last_id][one % 3]
         subject.log.reopen_at(subject.last_id)
     elif act == "copy":
-        copy = subject.log.copy()
+        copy = copy_of(subject.log)
         subject.log.append(MAX_ID, b"x", 1, other % 2 == 0)  # must not show in the copy
         subject.log = copy
     elif act == "compress":

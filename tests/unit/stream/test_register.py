@@ -84,7 +84,7 @@ class Site:
                 shared.clear(knows)
             shared.cut(cuts)
             if cuts:
-                shared.bury(dot, NO_GROUP, set())
+                shared.bury(dot, NO_GROUP, set().add)
         self.vector[self.replica_id] = dot[1]
 
     def copy(self) -> Site:

@@ -31,7 +31,7 @@ def covered(_: tuple[int, int]) -> bool:
 def fill(stream: Stream) -> None:
     """Put something into each table, as effects do."""
     shared = stream.shared
-    shared.bury(DOT, ALL_GROUPS, set())
+    shared.bury(DOT, ALL_GROUPS, set().add)
     shared.set_ids(stream, DOT, 5, 3, 2, covered)
     shared.set_deadline(DOT, 1_000, covered)
     shared.set_limits(stream, DOT, Limits(1, 1, 60, 10), covered)
@@ -80,7 +80,7 @@ def test_a_table_that_was_restored_takes_more() -> None:
     shared = Shared()
     SHARED.restore(shared, SHARED.write(filled.shared))
     shared.tags_of(b"q")[b"j"] = {DOT: Tag(1, 2, False)}
-    shared.bury((OWN, 8), b"group", set())
+    shared.bury((OWN, 8), b"group", set().add)
     assert set(shared.tags) == {b"p", b"q"}
     assert set(shared.tombstones) == {DOT, (OWN, 8)}
 
@@ -89,12 +89,12 @@ def test_a_removal_beats_the_creations_that_do_not_know_it() -> None:
     shared = Shared()
     other = OWN + 1
     for dot, what in {(OWN, 5): b"g", (OWN, 7): b"g", (other, 3): b"h", (other, 4): b"g"}.items():
-        shared.bury(dot, what, set())
+        shared.bury(dot, what, set().add)
         assert shared.beats(b"g", lambda each, new=dot: each != new) is (what == b"g")
     assert not shared.beats(b"g", lambda _: True)
     assert shared.beats(b"g", lambda dot: dot[0] == OWN)
     assert not shared.beats(b"h", lambda dot: dot == (other, 3))
-    shared.bury((OWN, 8), ALL_GROUPS, set())
+    shared.bury((OWN, 8), ALL_GROUPS, set().add)
     assert shared.beats(b"h", lambda dot: dot != (OWN, 8))
     shared.set_tombstones({(OWN, 7): b"g"})
     assert not shared.beats(b"h", lambda _: False)

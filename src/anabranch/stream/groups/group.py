@@ -16,7 +16,7 @@ from anabranch.stream.groups.pending import GroupPending
 from anabranch.stream.groups.pending_entry import PendingEntry
 from anabranch.stream.groups.pending_list import Consumer
 from anabranch.stream.groups.policy import Policed
-from anabranch.stream.groups.progress import GroupProgress, Logs, LoneProgress, Vector
+from anabranch.stream.groups.progress import GroupProgress, Logs, Vector
 from anabranch.stream.groups.runs import Runs
 from anabranch.stream.groups.shared_progress import NOTHING_SHARED_OF_GROUP, SharedProgress
 from anabranch.stream.ranges import Ranges
@@ -343,17 +343,6 @@ class Group:
         for replica_id, number in given_up:
             self.runs.give_up(replica_id, [number])
 
-    def copy(self) -> Group:
-        """An independent copy with consumers and pending entries, for a region alone.
-
-        Where several regions write, effects copy a group (effects/adopting.py).
-        """
-        other = group_alone(self.progress.last_delivered_id, self.progress.entries_read)
-        for name, consumer in self.consumers.items():
-            other.consumers[name] = Consumer(name, consumer.seen_ms, consumer.active_ms)
-        other.pending = self.pending.copied(other.consumers)
-        return other
-
     def check(self) -> None:
         """Assert every invariant."""
         self.pending.check(self.consumers)
@@ -374,7 +363,7 @@ class Group:
 
 def group_alone(last_delivered_id: int, entries_read: int | None = None) -> Group:
     """A group of a stream that only this server writes."""
-    return Group(LoneProgress(last_delivered_id, entries_read), NOTHING_SHARED_OF_GROUP)
+    return Group(GroupProgress(last_delivered_id, entries_read), NOTHING_SHARED_OF_GROUP)
 
 
 def group_of_regions(last_delivered_id: int, entries_read: int | None = None) -> Group:

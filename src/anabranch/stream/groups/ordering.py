@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.metrics.holdings import DICT_SLOT_BYTES
 from anabranch.stream.groups.pending_entry import PendingEntry
+from anabranch.stream.scanning import number_at
 
 if TYPE_CHECKING:
     from anabranch.stream.groups.pending_list import PendingList
@@ -37,8 +38,6 @@ _LINE_BYTES: Final = DICT_SLOT_BYTES + 250
 """A line with its key, its list, and its place in the table."""
 
 _ENTRY_LINE: Final = len(b"*2\r\n$")
-_LINE_END: Final = ord("\r")
-_ZERO: Final = ord("0")
 _by_id = attrgetter("entry_id")
 
 
@@ -49,27 +48,16 @@ def value_of(fragment: bytes, field: bytes) -> bytes | None:
 
 def _value_at(fragment: bytes, name: bytes) -> bytes | None:
     """The same, for the name of the field as it is on the wire."""
-    size, at = _number_at(fragment, _ENTRY_LINE)
-    pairs, at = _number_at(fragment, at + size + 3)
+    size, at = number_at(fragment, _ENTRY_LINE)
+    pairs, at = number_at(fragment, at + size + 3)
     for _ in range(pairs // 2):
         is_found = fragment.startswith(name, at)
-        size, at = _number_at(fragment, at + 1)
-        size, at = _number_at(fragment, at + size + 3)
+        size, at = number_at(fragment, at + 1)
+        size, at = number_at(fragment, at + size + 3)
         if is_found:
             return fragment[at : at + size]
         at += size + 2
     return None
-
-
-def _number_at(fragment: bytes, at: int) -> tuple[int, int]:
-    """The number at an index, and the index behind its line."""
-    number = 0
-    digit = fragment[at]
-    while digit != _LINE_END:
-        number = number * 10 + digit - _ZERO
-        at += 1
-        digit = fragment[at]
-    return number, at + 2
 
 
 class _KeyLine:
@@ -169,12 +157,8 @@ class Ordering:
         """It is not pending any more, or counts no more."""
         if entry not in self._places:
             return
+        self.leaves(entry)
         line = self._places.pop(entry)
-        self.stuck = False
-        if entry.consumer is None:
-            self._withdraw(entry)
-        elif line is not None:
-            line.taken -= 1
         if line is None:
             return
         entries = line.entries

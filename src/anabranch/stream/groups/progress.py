@@ -1,7 +1,7 @@
 """The progress of a consumer group: what must still be delivered, and what the group has passed.
 
-In a region alone one ID says it (:class:`LoneProgress`), among several
-regions it takes numbers (:mod:`anabranch.stream.groups.shared_progress`). This is what both do.
+In a region alone one ID says it, as in Redis. Among several regions it takes numbers: the subclass
+in :mod:`anabranch.stream.groups.shared_progress` replaces all that differs there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ class Creation(NamedTuple):
 
 @mypyc_attr(acyclic=True)
 class GroupProgress:
-    """The face of a group's progress; reads logs and changes nothing but itself."""
+    """The progress in a region alone: last-delivered-id and entries-read, exactly as in Redis.
+
+    No other region creates or acknowledges concurrently: the entries up to last-delivered-id were
+    delivered to the group. It reads logs and changes nothing but itself.
+    """
 
     def __init__(self, last_delivered_id: int, entries_read: int | None = None) -> None:
         self.last_delivered_id = last_delivered_id
@@ -56,7 +60,7 @@ class GroupProgress:
         ``entries_read`` is the ENTRIESREAD of the command; the creation contains its difference to
         the count.
         """
-        raise NotImplementedError
+        self.entries_read = entries_read
 
     def hand_out(
         self,
@@ -70,44 +74,47 @@ class GroupProgress:
 
         In a region alone they have no numbers, and ``entries_read`` is what it is from now on.
         """
-        raise NotImplementedError
+        self.see(newest_id)
+        self.entries_read = entries_read
 
     def restart(
         self, stream: Counted, seen: Vector, last_id: int | None, entries_read: int | None
     ) -> None:
         """XGROUP SETID: deliver what is above an ID, or (None) what was not seen here yet."""
-        raise NotImplementedError
+        self.last_delivered_id = stream.last_id if last_id is None else last_id
+        self.entries_read = entries_read
 
     def advance(self, logs: Logs, last_id: int) -> None:
         """XCLAIM LASTID: entries up to an ID count as delivered here; entries-read stays."""
-        raise NotImplementedError
+        self.see(last_id)
 
     # -- what is left to deliver --------------------------------------------------------------
 
     def gaps(self, replica_id: int, log: RegionLog) -> Iterable[tuple[int, int]]:
         """Intervals of numbers ``(low, high]`` of a replica ID that this region may deliver."""
-        raise NotImplementedError
+        low, high = by_number.number_upto(log, self.last_delivered_id), log.newest_number
+        return [(low, high)] if low < high else []
 
     def spans(self, replica_id: int, log: RegionLog, limit: int = -1) -> Iterable[Span]:
         """Live entries of a replica ID to deliver, ascending, at most ``limit`` (-1: all)."""
-        raise NotImplementedError
+        return log.spans_from(self.last_delivered_id + 1, limit)
 
     def has(self, replica_id: int, log: RegionLog) -> bool:
         """Whether a log has an entry to deliver."""
-        raise NotImplementedError
+        return log.last_id > self.last_delivered_id
 
     def is_undelivered(self, logs: Logs, entry_id: int) -> bool:
         """Whether a live entry with this ID must still be delivered."""
-        raise NotImplementedError
+        return entry_id > self.last_delivered_id
 
     @property
     def delivered_end(self) -> int:
         """Nothing above this ID was delivered; what is below it may be missing."""
-        raise NotImplementedError
+        return self.last_delivered_id
 
     def number_of(self, logs: Logs, replica_id: int, entry_id: int) -> int:
         """The number by which the progress knows a live entry; 0: by its ID alone."""
-        raise NotImplementedError
+        return 0
 
     def count(self, replica_id: int, log: RegionLog) -> int:
         """The count of live entries of a replica ID to deliver; O(intervals x log n)."""
@@ -132,93 +139,13 @@ class GroupProgress:
     # -- entries-read and lag -----------------------------------------------------------------
 
     def entries_read_after(self, stream: Counted, ids: Sequence[int]) -> int | None:
-        """``entries_read`` after a delivery of these entries."""
-        raise NotImplementedError
-
-    def read_count(self, stream: Counted) -> int | None:
-        """The entries-read of the group as clients see it; None where Redis answers null."""
-        raise NotImplementedError
-
-    def lag(self, stream: Counted) -> int | None:
-        """Entries not yet delivered to the group, None where Redis answers null."""
-        raise NotImplementedError
-
-
-@mypyc_attr(acyclic=True)
-class LoneProgress(GroupProgress):
-    """The progress in a region alone: last-delivered-id and entries-read, exactly as in Redis.
-
-    No other region creates or acknowledges concurrently: the entries up to last-delivered-id were
-    delivered to the group.
-    """
-
-    def begin(
-        self, stream: Counted, dot: Dot, creation: Creation, entries_read: int | None
-    ) -> None:
-        """entries-read begins with the value of ENTRIESREAD."""
-        self.entries_read = entries_read
-
-    def hand_out(
-        self,
-        log: RegionLog,
-        replica_id: int,
-        newest_id: int,
-        numbers: list[int],
-        entries_read: int | None,
-    ) -> None:
-        """Raise last-delivered-id; entries-read is computed by the command."""
-        self.see(newest_id)
-        self.entries_read = entries_read
-
-    def restart(
-        self, stream: Counted, seen: Vector, last_id: int | None, entries_read: int | None
-    ) -> None:
-        """XGROUP SETID; ``last_id`` None is ``$``."""
-        self.last_delivered_id = stream.last_id if last_id is None else last_id
-        self.entries_read = entries_read
-
-    def advance(self, logs: Logs, last_id: int) -> None:
-        """XCLAIM LASTID: entries-read stays."""
-        self.see(last_id)
-
-    # -- what is left to deliver --------------------------------------------------------------
-
-    def gaps(self, replica_id: int, log: RegionLog) -> Iterable[tuple[int, int]]:
-        """At most one interval of numbers ``(low, high]``."""
-        low, high = by_number.number_upto(log, self.last_delivered_id), log.newest_number
-        return [(low, high)] if low < high else []
-
-    def spans(self, replica_id: int, log: RegionLog, limit: int = -1) -> Iterable[Span]:
-        """Live entries to deliver, ascending, at most ``limit`` (-1: all)."""
-        return log.spans_from(self.last_delivered_id + 1, limit)
-
-    def has(self, replica_id: int, log: RegionLog) -> bool:
-        """Whether the log has an entry to deliver."""
-        return log.last_id > self.last_delivered_id
-
-    def is_undelivered(self, logs: Logs, entry_id: int) -> bool:
-        """Whether a live entry with this ID must still be delivered."""
-        return entry_id > self.last_delivered_id
-
-    @property
-    def delivered_end(self) -> int:
-        """Nothing above this ID was delivered."""
-        return self.last_delivered_id
-
-    def number_of(self, logs: Logs, replica_id: int, entry_id: int) -> int:
-        """0: pending entries are known by their IDs."""
-        return 0
-
-    # -- entries-read and lag -----------------------------------------------------------------
-
-    def entries_read_after(self, stream: Counted, ids: Sequence[int]) -> int | None:
-        """The entries-read after a delivery, by the rules of Redis; None if unknown."""
+        """``entries_read`` after a delivery of these entries, by the rules of Redis."""
         return entries_read_after(stream, self.entries_read, self.last_delivered_id, ids)
 
     def read_count(self, stream: Counted) -> int | None:
-        """By Redis's rules; None where Redis answers null."""
+        """The entries-read of the group as clients see it; None where Redis answers null."""
         return self.entries_read
 
     def lag(self, stream: Counted) -> int | None:
-        """By Redis's rules; None where Redis answers null."""
+        """Entries not yet delivered to the group, None where Redis answers null."""
         return lag(stream, self.entries_read, self.last_delivered_id)

@@ -36,7 +36,10 @@ class Passed(NamedTuple):
 
 @mypyc_attr(acyclic=True)
 class SharedProgress(GroupProgress):
-    """What regions share of a group, and what was delivered here."""
+    """What regions share of a group, and what was delivered here.
+
+    It replaces everything of a region alone that looks at last-delivered-id or entries-read.
+    """
 
     def __init__(self, last_delivered_id: int, entries_read: int | None = None) -> None:
         super().__init__(last_delivered_id, entries_read)
