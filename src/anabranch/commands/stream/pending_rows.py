@@ -72,12 +72,10 @@ class RowWriter:
         self._tail = b"\r\n" + self._tail_of(entry)
 
 
-def pending_rows(
-    entries: Iterable[PendingEntry], tail_of: Callable[[PendingEntry], bytes]
-) -> bytes:
+def pending_rows(entries: list[PendingEntry], tail_of: Callable[[PendingEntry], bytes]) -> bytes:
     """An array with an array of four for each entry: its ID and what ``tail_of`` writes."""
     out = BytesWriter()
-    RowWriter(out, tail_of).write_array(list(entries))
+    RowWriter(out, tail_of).write_array(entries)
     return out.getvalue()
 
 
