@@ -196,7 +196,8 @@ def to_markdown(result: Result) -> str:
         "",
         "## Starting again",
         "",
-        "Seconds until the server answers, in brackets those of an empty start.",
+        "Seconds until the server answers, in brackets those of an empty start. Both servers have "
+        "a log, `appendfsync everysec`.",
         "",
         f"| What there is | {theirs.name} | {ours.name} | Ratio | CPU s {theirs.name} "
         f"| CPU s {ours.name} | Ratio |",
@@ -212,7 +213,7 @@ def to_markdown(result: Result) -> str:
         f"them pending in one group; in brackets the server's CPU in milliseconds. Goal: no more "
         f"than twice {theirs.name}'s wait, or {FLOOR_MS:.0f} ms. In the rows of floods others send "
         f"much at once, to an empty server; there the goal is {theirs.name}'s wait, or "
-        f"{FLOOR_MS:.0f} ms. In the rows of large values both servers have a log, and the goal is "
+        f"{FLOOR_MS:.0f} ms. Only in the rows of large values both servers have a log; the goal is "
         f"twice {theirs.name}'s wait, or {FLOOR_MS:.0f} ms. "
         f"In the rows of crowds many wait, or many are listed; there the CPU "
         f"counts as well: twice {theirs.name}'s, or {FLOOR_MS:.0f} ms.",
