@@ -52,7 +52,7 @@ INSTALL := -m pip install --quiet --constraint constraints.txt --build-constrain
 # what it compiles in its cache takes seconds (hatch_build.py).
 $(RUNNING): $(SOURCES)
 	$(call environment,$(INSTALLED))
-	@echo "installing the server in $(INSTALLED); the first time some 55 MB and a minute"
+	@echo "installing the server in $(INSTALLED); the first time some 55 MB and a minute or two"
 	$(INSTALLED)/bin/python $(INSTALL) .
 	@touch $@
 

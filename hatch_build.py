@@ -203,7 +203,7 @@ def _compile(modules: list[str], target: Path) -> None:
     from setuptools.command.build_ext import build_ext  # noqa: PLC0415
 
     began = time.monotonic()
-    _say(f"compiling {len(modules)} modules; about a minute on two cores. Reading their types")
+    _say(f"compiling {len(modules)} modules; a minute or two on two cores. Reading their types")
     extensions = mypycify(
         [str(_SOURCES.joinpath(*name.split(".")).with_suffix(".py")) for name in modules],
         opt_level=os.environ.get("ANABRANCH_COMPILE_LEVEL", "1"),

@@ -96,6 +96,8 @@ def _of_entries() -> tuple[Operation, ...]:
     def take(sample: Sample) -> list[Request]:
         return [_take(BATCH, "NOACK")] * reads(sample)
 
+    claim = _at("XCLAIM", KEY, GROUP, CONSUMER, 0, "ID", "FORCE", "JUSTID")
+
     def idempotent(sample: Sample) -> list[Request]:
         return [
             request("XADD", KEY, "IDMP", "producer", f"{sample.turn}-{index}", "*", *FIELDS)
@@ -113,6 +115,8 @@ def _of_entries() -> tuple[Operation, ...]:
         Operation("XREVRANGE COUNT 10", _at("XREVRANGE", KEY, "ID", "-", "COUNT", BATCH)),
         Operation("XREAD COUNT 10", _at("XREAD", "COUNT", BATCH, "STREAMS", KEY, "ID")),
         Operation("XREADGROUP NOACK COUNT 10", take, setup=put_back),
+        Operation("XCLAIM FORCE", claim),
+        Operation("XACK", _at("XACK", KEY, GROUP, "ID"), setup=claim),
         Operation("XDEL", delete),
         Operation("XLEN", _at("XLEN", KEY)),
         Operation("XINFO STREAM", _at("XINFO", "STREAM", KEY)),

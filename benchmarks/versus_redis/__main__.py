@@ -10,8 +10,8 @@ from __future__ import annotations
 import fnmatch
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from anabranch.server.process import is_compiled
 from benchmarks import plot
 
 from . import (
@@ -37,13 +38,21 @@ from . import (
 from .floor import Floor
 from .load import Connection, RefusedError
 from .longest import LongCommand, LongRow, long_commands, run_long_commands
-from .measure import Bench, Row, run_workload
-from .restart import RestartRow, run_restarts
-from .servers import Recipe, Server, ServerError, anabranch_recipe, redis_recipe
+from .measure import Bench, run_workload
+from .restart import run_restarts
+from .servers import (
+    Recipe,
+    Server,
+    ServerError,
+    anabranch_recipe,
+    interpreted_recipe,
+    redis_recipe,
+)
 from .workloads import Workload, catalogue, durable_catalogue
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 FULL_ROUNDS, QUICK_ROUNDS = 7, 3
+INTERPRETED_ROUNDS = 3
 FULL_SCALE, QUICK_SCALE = 1.0, 0.2
 MEMORY_ENTRIES, QUICK_MEMORY_ENTRIES = 1_000_000, 40_000
 QUICK_SETTLE_S = 5.0
@@ -157,7 +166,8 @@ def main(
     try:
         if profiled:
             profile.check()
-        result = _run(contestants, wanted, quick=quick, profiled=profiled)
+        both = not (quick or against) and is_compiled()
+        result = _run(contestants, wanted, quick=quick, profiled=profiled, both=both)
     except ServerError as error:
         raise click.ClickException(str(error)) from error
 
@@ -213,15 +223,18 @@ def _run(
     *,
     quick: bool,
     profiled: bool,
+    both: bool,
 ) -> report.Result:
-    """Run everything that is wanted, with progress on standard error."""
+    """Run everything that is wanted, with progress on standard error.
+
+    With ``both`` what has a goal is run in the interpreted form as well.
+    """
     started = time.monotonic()
     described = machine.describe()
     rounds = QUICK_ROUNDS if quick else FULL_ROUNDS
-    rows: list[Row] = []
+    scale = QUICK_SCALE if quick else FULL_SCALE
+    measured, interpreted = targets.Measured(), targets.Measured()
     profiles: list[profile.Profile] = []
-    weights: list[memory.MemoryRow] = []
-    restarts: list[RestartRow] = []
     waits: list[LongRow] = []
     baseline, subject = contestants()
     with Progress(
@@ -234,45 +247,57 @@ def _run(
     ) as progress:
         task = progress.add_task("starting", total=wanted.count)
         named: list[report.Contestant] = []
-        groups = [(contestants(), wanted.workloads)]
-        groups += [(contestants(policy), plays) for policy, plays in wanted.durable.items()]
+        groups: list[tuple[str | None, Sequence[str], list[Workload]]]
+        groups = [(None, (), wanted.workloads)]
+        groups += [(policy, (), plays) for policy, plays in wanted.durable.items()]
         groups += [
-            (contestants(None, (*old_entries.SOON, *options)), wanted.old[form])
+            (None, (*old_entries.SOON, *options), wanted.old[form])
             for form, options in old_entries.FORMS.items()
         ]
-        for (their_recipe, our_recipe), workloads in groups:
+        for appendfsync, options, workloads in groups:
             if named and not workloads:
                 continue
-            with Server(their_recipe) as their_server, Server(our_recipe) as our_server:
-                if not named:
-                    named = [_contestant(server) for server in (their_server, our_server)]
-                with (
-                    closing(Bench(their_server)) as theirs,
-                    closing(Bench(our_server)) as ours,
-                    Floor() as floor,
-                ):
-                    for workload in workloads:
-                        progress.update(task, description=workload.name)
-                        scale = QUICK_SCALE if quick else FULL_SCALE
+            with _benches(*contestants(appendfsync, options)) as (theirs, ours), Floor() as floor:
+                named = named or [_contestant(bench.server) for bench in (theirs, ours)]
+                for workload in workloads:
+                    progress.update(task, description=workload.name)
+                    row = run_workload(workload, theirs, ours, floor, rounds=rounds, scale=scale)
+                    measured.rows.append(row)
+                    if profiled:
+                        profiles += profile.take(workload, row, scale, theirs, ours)
+                    progress.advance(task)
+            judged = [one for one in workloads if both and targets.has_goal(one.name)]
+            if judged:
+                pair = (
+                    redis_recipe(appendfsync=appendfsync),
+                    interpreted_recipe(appendfsync, options),
+                )
+                with _benches(*pair) as (theirs, slow):
+                    for workload in judged:
+                        progress.update(task, description=f"interpreted: {workload.name}")
                         row = run_workload(
-                            workload, theirs, ours, floor, rounds=rounds, scale=scale
+                            workload, theirs, slow, None, rounds=INTERPRETED_ROUNDS, scale=scale
                         )
-                        rows.append(row)
-                        if profiled:
-                            profiles += profile.take(workload, row, scale, theirs, ours)
-                        progress.advance(task)
+                        interpreted.rows.append(row)
         if wanted.restarts:
             progress.update(task, description=targets.RESTART)
             entries = QUICK_RESTART if quick else targets.RESTART_ENTRIES
-            restarts += run_restarts(*contestants("everysec"), entries)
+            pair = contestants(targets.RESTART_LOG)
+            measured.restarts.extend(run_restarts(*pair, entries))
+            if both:
+                pair = pair[0], interpreted_recipe(targets.RESTART_LOG)
+                interpreted.restarts.extend(run_restarts(*pair, entries))
             progress.advance(task)
         progress.update(task, description="memory")
         weighed = QUICK_MEMORY_ENTRIES if quick else MEMORY_ENTRIES
         settle_s = QUICK_SETTLE_S if quick else memory.SETTLE_S
         for form, options in old_entries.FORMS.items():
-            pair = contestants(None, options)
-            for weight in memory.run_shapes(wanted.shapes[form], *pair, weighed, settle_s):
-                weights.append(replace(weight, name=targets.weighed_name(form, weight.name)))
+            first, *others = contestants(None, options)
+            others += [interpreted_recipe(None, options)] if both else []
+            for found in memory.run_shapes(wanted.shapes[form], first, others, weighed, settle_s):
+                for weight, place in zip(found, (measured, interpreted), strict=False):
+                    name = targets.weighed_name(form, weight.name)
+                    place.memory.append(replace(weight, name=name))
                 progress.advance(task)
         if wanted.commands:
             progress.update(task, description="longest waits")
@@ -305,17 +330,26 @@ def _run(
         baseline=named[0],
         subject=named[1],
         rounds=rounds,
+        interpreted_rounds=INTERPRETED_ROUNDS if both else 0,
         quick=quick,
         seconds=round(time.monotonic() - started, 1),
-        workloads=rows,
-        memory=weights,
+        workloads=measured.rows,
+        memory=measured.memory,
         memory_entries=weighed,
-        restarts=restarts,
+        restarts=measured.restarts,
         waits=waits,
         waits_entries=QUICK_LONG if quick else longest.FULL_ENTRIES,
-        targets=targets.judge(rows, restarts, weights if not quick else []),
+        targets=targets.judge(replace(measured, memory=[]) if quick else measured, interpreted),
         profiles=profiles,
     )
+
+
+@contextmanager
+def _benches(*recipes: Recipe) -> Iterator[list[Bench]]:
+    """Run servers, each with the connection that loads it."""
+    with ExitStack() as stack:
+        servers = [stack.enter_context(Server(recipe)) for recipe in recipes]
+        yield [stack.enter_context(closing(Bench(server))) for server in servers]
 
 
 def _contestant(server: Server) -> report.Contestant:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 FAN_OUT_KEY = "bench:fan-out"
 READER_BUFFER_BYTES = 4096
+NEW = "new"
+"""The age of entries that a round itself has added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ class Row:
     unit: str
     units_per_command: int
     units_per_round: int
+    age: str
+    """How old the entries are that it reads or deletes; empty if there are none."""
     note: str
     problem: str
     outcome: Outcome | None
@@ -203,12 +207,15 @@ def run_workload(
     workload: Workload,
     baseline: Bench,
     subject: Bench,
-    floor: Floor,
+    floor: Floor | None,
     *,
     rounds: int,
     scale: float,
 ) -> Row:
-    """Rehearse and play one workload on both servers, in turns, and sum it up."""
+    """Rehearse and play one workload on both servers, in turns, and sum it up.
+
+    Without ``floor`` nothing is compared with ready replies.
+    """
     plan = workload.build(scale)
     baseline_plan = workload.build_baseline(scale) if workload.build_baseline else plan
     outcome = None
@@ -219,7 +226,7 @@ def run_workload(
         if rehearsed.digest == expected.digest:
             pairs = _play_rounds(baseline, baseline_plan, subject, plan, rounds)
             floors = []
-            if isinstance(plan, Script):
+            if floor is not None and isinstance(plan, Script):
                 sizes = rehearsed.reply_sizes
                 floors = [Sample(*floor.play(plan.timed, sizes)) for _ in range(rounds)]
             outcome = _outcome(pairs, floors, plan.units)
@@ -234,10 +241,18 @@ def run_workload(
         unit=workload.unit,
         units_per_command=workload.units_per_command,
         units_per_round=plan.units,
+        age=age_of(workload, plan),
         note=workload.note,
         problem=problem,
         outcome=outcome,
     )
+
+
+def age_of(workload: Workload, plan: Plan) -> str:
+    """Return how old the entries are that a plan reads or deletes; empty if there are none."""
+    if isinstance(plan, Script) and plan.stream is not None:
+        return plan.stream.age
+    return "" if workload.family == "PING" else NEW
 
 
 def spread(values: Sequence[float]) -> Spread:

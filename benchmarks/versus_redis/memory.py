@@ -20,7 +20,7 @@ from .workloads import ADD_LINES, dice, sensor_fields
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 KEY = "bench:weight"
 WARM_UP_KEY = "bench:weight-warm-up"
@@ -74,17 +74,24 @@ def shapes() -> list[Shape]:
 
 
 def run_shapes(
-    wanted: Iterable[Shape], baseline: Recipe, subject: Recipe, entries: int, settle_s: float
-) -> Iterator[MemoryRow]:
-    """Weigh shapes, each on a fresh pair of servers, ``settle_s`` after the last was added."""
+    wanted: Iterable[Shape],
+    baseline: Recipe,
+    subjects: Sequence[Recipe],
+    entries: int,
+    settle_s: float,
+) -> Iterator[list[MemoryRow]]:
+    """Weigh shapes, each on fresh servers, ``settle_s`` after the last was added.
+
+    A list for each shape, with a row for each subject.
+    """
     with ExitStack() as servers:
         filled = [
-            (shape, *(_Filled(servers, shape, recipe, entries) for recipe in (baseline, subject)))
+            (shape, [_Filled(servers, shape, recipe, entries) for recipe in (baseline, *subjects)])
             for shape in wanted
         ]
         time.sleep(settle_s)
-        for shape, theirs, ours in filled:
-            yield _row(shape.name, entries, theirs, ours)
+        for shape, (theirs, *others) in filled:
+            yield [_row(shape.name, entries, theirs, ours) for ours in others]
 
 
 class _Filled:

@@ -60,7 +60,8 @@ def name_of(what: str, form: str, shape: str) -> str:
 
 
 def _of_shape(form: str, shape: Shape) -> list[Workload]:
-    stream = Stream(f"bench:old:{shape.name}", lambda: _fill(stream.key, shape), REST_S)
+    key = f"bench:old:{shape.name}"
+    stream = Stream(key, lambda: _fill(key, shape), REST_S, f"old, {form}")
     lines = ENTRY_LINES[len(shape.make(dice())) // 2]
 
     def workload(what: str, depth: int, plan: Callable[[float], Script]) -> Workload:

@@ -14,7 +14,9 @@ from rich.text import Text
 from benchmarks.shared.lines import to_lines
 
 from .longest import FLOOR_MS
+from .measure import NEW
 from .profile import PARTS
+from .targets import log_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from .targets import Verdict
 
 FORMAT = 1
+MOVED = "†"
+"""Marks rows that depend on the form in which old nodes are kept."""
 DEAR = 2.5
 """A CPU ratio from which on the terminal shows it in red."""
 
@@ -49,6 +53,8 @@ class Result:
     baseline: Contestant
     subject: Contestant
     rounds: int
+    interpreted_rounds: int
+    """Of the interpreted form; 0 if it was not measured beside the compiled one."""
     quick: bool
     seconds: float
     workloads: list[Row]
@@ -130,29 +136,35 @@ def to_markdown(result: Result) -> str:
         "receives the same requests and sends ready replies of the same sizes. Ratios are "
         f"{ours.name} / {theirs.name}: medians of paired rounds, (lowest to highest). Below 1, a "
         f"CPU ratio says that {ours.name} is cheaper; above 1, a throughput ratio that it is "
-        "faster. How the figures are made: `benchmarks/README.md`.",
+        "faster. `--only` and the name of a row measure that row. How the figures are made: "
+        "`benchmarks/README.md`.",
+        "",
+        "Log is `appendfsync` of both servers, or *no*. Entries is how old those are that a row "
+        "reads or weighs; *new* are those that the round itself has added. The form in which old "
+        f"entries are kept decides the rows with {MOVED}: a change of that form, or of "
+        "`stream-memory-hot`, moves them. Interpreted is the same ratio of the interpreted form, "
+        f"{_interpreted(result)}.",
         "",
         "![CPU and memory ratios](latest.png)",
         "",
         "## Targets",
         "",
-        "| Workload | Ratio at most | Measured | |",
-        "|---|---:|---:|---|",
+        "| Workload | Log | Entries | Ratio at most | Measured | | Interpreted |",
+        "|---|---|---|---:|---:|---|---:|",
     ]
-    for verdict in result.targets:
-        measured = _number(verdict.measured, 2)
-        lines.append(
-            f"| {verdict.workload} | {verdict.at_most:.2f} | {measured} | {_word(verdict)} |"
-        )
+    lines += ["| " + " | ".join(target_cells(verdict)) + " |" for verdict in result.targets]
     lines += [
         "",
         "## Workloads",
         "",
-        f"| Workload | Per | CPU floor | CPU {theirs.name} | CPU {ours.name} | CPU ratio "
-        f"| Per second {theirs.name} | Per second {ours.name} | Ratio |",
-        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
+        f"| Workload | Log | Entries | Per | CPU floor | CPU {theirs.name} | CPU {ours.name} "
+        f"| CPU ratio | Per second {theirs.name} | Per second {ours.name} | Ratio |",
+        "|---|---|---|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    lines += ["| " + " | ".join([row.name, *_cells(row)]) + " |" for row in result.workloads]
+    lines += [
+        "| " + " | ".join([row.name, *circumstances(row.name, row.age), *_cells(row)]) + " |"
+        for row in result.workloads
+    ]
     lines += ["", *(f"- {note}" for note in row_notes(result))]
     if result.profiles:
         lines += [
@@ -184,7 +196,8 @@ def to_markdown(result: Result) -> str:
         "",
         "## Starting again",
         "",
-        "Seconds until the server answers, in brackets those of an empty start.",
+        "Seconds until the server answers, in brackets those of an empty start. Both servers have "
+        "a log, `appendfsync everysec`.",
         "",
         f"| What there is | {theirs.name} | {ours.name} | Ratio | CPU s {theirs.name} "
         f"| CPU s {ours.name} | Ratio |",
@@ -200,7 +213,7 @@ def to_markdown(result: Result) -> str:
         f"them pending in one group; in brackets the server's CPU in milliseconds. Goal: no more "
         f"than twice {theirs.name}'s wait, or {FLOOR_MS:.0f} ms. In the rows of floods others send "
         f"much at once, to an empty server; there the goal is {theirs.name}'s wait, or "
-        f"{FLOOR_MS:.0f} ms. In the rows of large values both servers have a log, and the goal is "
+        f"{FLOOR_MS:.0f} ms. Only in the rows of large values both servers have a log; the goal is "
         f"twice {theirs.name}'s wait, or {FLOOR_MS:.0f} ms. "
         f"In the rows of crowds many wait, or many are listed; there the CPU "
         f"counts as well: twice {theirs.name}'s, or {FLOOR_MS:.0f} ms.",
@@ -297,16 +310,14 @@ def _wait_table(result: Result) -> Table:
 def _target_table(verdicts: list[Verdict]) -> Table:
     table = Table(title="Targets (ratio)", title_justify="left")
     table.add_column("workload")
-    for heading in ("at most", "measured", ""):
+    for heading in ("log", "entries"):
+        table.add_column(heading)
+    for heading in ("at most", "measured", "", "interpreted"):
         table.add_column(heading, justify="right")
     for verdict in verdicts:
         style = "green" if verdict.passed else "bold red"
-        table.add_row(
-            verdict.workload,
-            f"{verdict.at_most:.2f}",
-            _number(verdict.measured, 2),
-            Text(_word(verdict), style=style),
-        )
+        *cells, word, interpreted = target_cells(verdict)
+        table.add_row(*cells, Text(word, style=style), interpreted)
     return table
 
 
@@ -326,6 +337,28 @@ def _cells(row: Row) -> list[str]:
         f"{ours.per_second.median:,.0f}",
         f"{row.outcome.throughput_ratio.median:.2f}",
     ]
+
+
+def target_cells(verdict: Verdict) -> list[str]:
+    """Return the cells of a goal: its row, both forms, and whether it is reached."""
+    return [
+        verdict.workload,
+        *circumstances(verdict.workload, verdict.age),
+        f"{verdict.at_most:.2f}",
+        _number(verdict.measured, 2),
+        _word(verdict),
+        _number(verdict.interpreted, 2),
+    ]
+
+
+def circumstances(name: str, age: str) -> list[str]:
+    """Return the log and the age of the entries, marked where the form of old nodes decides."""
+    return [log_of(name), f"{age} {MOVED}" if age not in {"", NEW} else age or "-"]
+
+
+def _interpreted(result: Result) -> str:
+    rounds = result.interpreted_rounds
+    return f"without goals, {rounds} rounds" if rounds else "not measured in this run"
 
 
 def _memory_cells(row: MemoryRow) -> list[str]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 START_TIMEOUT_S = 15.0
 STOP_TIMEOUT_S = 10.0
+SOURCES = Path(__file__).resolve().parents[2] / "src"
 IDLE_TIMEOUT_S = 1.0
 IDLE_LOOK_S = 0.0005
 
@@ -77,6 +78,16 @@ def anabranch_recipe(appendfsync: str | None = None, options: Sequence[str] = ()
         return [sys.executable, "-m", "anabranch", *serve, *_disk_options(appendfsync)]
 
     return Recipe("anabranch", command)
+
+
+def interpreted_recipe(appendfsync: str | None = None, options: Sequence[str] = ()) -> Recipe:
+    """Return the same for Anabranch from the sources of this clone, which are interpreted."""
+    compiled = anabranch_recipe(appendfsync, options)
+
+    def command(port: int, directory: Path) -> list[str]:
+        return ["env", f"PYTHONPATH={SOURCES}", *compiled.command(port, directory)]
+
+    return Recipe("interpreted", command)
 
 
 def _disk_options(appendfsync: str | None) -> list[str]:

@@ -5,15 +5,13 @@ They are goals of the compiled form; the interpreted form misses most of those o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from . import old_entries
 from .restart import LOG
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from .measure import Row
     from .memory import MemoryRow
     from .restart import RestartRow
@@ -29,17 +27,54 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A target with what was measured; `passed` is None where nothing was."""
+    """A target with what was measured; `passed` is None where nothing was.
+
+    ``interpreted`` is the ratio of the interpreted form, which has no goal; None where only one
+    form was measured. ``age`` is that of :class:`Row`.
+    """
 
     workload: str
     at_most: float
     measured: float | None
     passed: bool | None
+    interpreted: float | None
+    age: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was measured of one form. ``memory`` is empty if there were fewer entries."""
+
+    rows: list[Row] = field(default_factory=list)
+    restarts: list[RestartRow] = field(default_factory=list)
+    memory: list[MemoryRow] = field(default_factory=list)
+
+    def ratios(self) -> dict[str, float]:
+        """Return the median ratios by the name of their target."""
+        found = {row.name: row.outcome.cpu_ratio.median for row in self.rows if row.outcome}
+        for weight in self.memory:
+            for name, ratio in ((HIGHEST, weight.highest_ratio), (RESIDENT, weight.rss_ratio)):
+                if ratio is not None:
+                    found[name.format(weight.name)] = ratio
+        for restart in self.restarts:
+            # A quick run recovers less, and proves nothing.
+            if (restart.entries, restart.source) == (RESTART_ENTRIES, LOG):
+                found[RESTART] = restart.wall_ratio.median
+        return found
+
+    def ages(self) -> dict[str, str]:
+        """Return how old the entries are, by the name of the target."""
+        found = {row.name: row.age for row in self.rows}
+        for weight in self.memory:
+            found[HIGHEST.format(weight.name)] = "up to seconds old"
+            found[RESIDENT.format(weight.name)] = "a minute old"
+        return found
 
 
 RESTART_ENTRIES = 1_000_000
 RESTART = f"restart with {RESTART_ENTRIES:,} entries in the log"
 """Time, not CPU: how long until the server answers."""
+RESTART_LOG = "everysec"
 
 HIGHEST = "highest memory while entries are added: {}"
 RESIDENT = "memory a minute later: {}"
@@ -115,24 +150,30 @@ TARGETS = (
 )
 
 
-def judge(
-    rows: Iterable[Row], restarts: Iterable[RestartRow], memory: Iterable[MemoryRow]
-) -> list[Verdict]:
-    """Compare the median ratios with the targets. ``memory`` is empty for fewer entries."""
-    ratios = {row.name: row.outcome.cpu_ratio.median for row in rows if row.outcome}
-    for weight in memory:
-        for name, ratio in ((HIGHEST, weight.highest_ratio), (RESIDENT, weight.rss_ratio)):
-            if ratio is not None:
-                ratios[name.format(weight.name)] = ratio
-    for restart in restarts:
-        if (restart.entries, restart.source) == (
-            RESTART_ENTRIES,
-            LOG,
-        ):  # a quick run recovers less, and proves nothing
-            ratios[RESTART] = restart.wall_ratio.median
+_NAMES = frozenset(target.workload for target in TARGETS)
+
+
+def has_goal(workload: str) -> bool:
+    """Whether a workload has a goal."""
+    return workload in _NAMES
+
+
+def log_of(name: str) -> str:
+    """Return what ``appendfsync`` is on both servers in a row of this name; ``no``: no log."""
+    if name == RESTART:
+        return RESTART_LOG
+    words = name.partition(": ")[0].split()
+    return words[1] if words[0] == "appendfsync" else "no"
+
+
+def judge(subject: Measured, interpreted: Measured) -> list[Verdict]:
+    """Compare the median ratios with the targets; show those of the interpreted form beside."""
+    ratios, slow, ages = subject.ratios(), interpreted.ratios(), subject.ages()
     verdicts = []
     for target in TARGETS:
-        measured = ratios.get(target.workload)
+        name = target.workload
+        measured = ratios.get(name)
         passed = None if measured is None else measured <= target.at_most
-        verdicts.append(Verdict(target.workload, target.at_most, measured, passed))
+        shown = slow.get(name), ages.get(name, "")
+        verdicts.append(Verdict(name, target.at_most, measured, passed, *shown))
     return verdicts

@@ -39,6 +39,8 @@ class Stream:
     fill: Callable[[], list[Window]]
     rest_s: float = 0.0
     """How long to wait after it was written."""
+    age: str = "up to minutes old"
+    """How old its entries are when they are read, and the form of their nodes if that is fixed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ GONE_MS: Final = 1 << 53
 
 _ENTRY_BYTES: Final = 2 * DICT_SLOT_BYTES + OBJECT_BYTES + 2 * PAIR_BYTES + 220
 _KEY_BYTES: Final = 2 * DICT_SLOT_BYTES + 4 * DICT_BYTES
+_LATE_BYTES: Final = DICT_SLOT_BYTES + PAIR_BYTES + 8 + OBJECT_BYTES
+_LATE_KEY_BYTES: Final = DICT_SLOT_BYTES + 2 * DICT_BYTES
 _ADDITION_BYTES: Final = 2 * DICT_SLOT_BYTES + 250
 
 _FORGOTTEN: Final = 2000
@@ -138,6 +140,7 @@ class Timetables:
         self.tombstones: OrderedDict[_Place, None] = OrderedDict()
         """Keys and handles of entries that are gone and remembered."""
         self.live = 0
+        self._late = 0  # entries in all of put_off
         self._bytes = 0
         self._handles = (0, 0)  # a time, and how many handles were made in it
 
@@ -224,7 +227,9 @@ class Timetables:
         """Look at an entry at a time, or no more before: it may be later than it is due."""
         entry = self.entries[key, handle]
         if at_ms > entry.at_ms:
-            self.put_off.setdefault(key, Deadlines())[handle] = entry.at_ms
+            late = self.put_off.setdefault(key, Deadlines())
+            self._late += handle not in late
+            late[handle] = entry.at_ms
         else:
             self._hasten(key, handle)
         self.handles.setdefault(key, {}).setdefault(entry.owner, Deadlines())[handle] = at_ms
@@ -234,7 +239,7 @@ class Timetables:
         """An entry is not put off, or no more."""
         late = self.put_off.get(key)
         if late is not None:
-            late.pop(handle, None)
+            self._late -= late.pop(handle, None) is not None
             if not late:
                 del self.put_off[key]
 
@@ -314,6 +319,7 @@ class Timetables:
     def used_bytes(self) -> int:
         """The memory of the entries, and of when to look at them; an estimate."""
         size = self._bytes + len(self.entries) * _ENTRY_BYTES
+        size += len(self.put_off) * _LATE_KEY_BYTES + self._late * _LATE_BYTES
         return size + len(self.handles) * _KEY_BYTES + len(self.additions) * _ADDITION_BYTES
 
     def restore(self, rows: list[ScheduleFields]) -> None:
@@ -327,6 +333,7 @@ class Timetables:
         """Assert every invariant."""
         due: dict[bytes, dict[int, set[bytes]]] = {}
         late = sum(map(len, self.put_off.values()))
+        assert self._late == late
         for (key, handle), entry in self.entries.items():
             if entry.at_ms == GONE_MS:
                 assert (key, handle) in self.tombstones

@@ -162,6 +162,8 @@ def test_getkeysandflags(harness: Harness) -> None:
         [b"a", [b"RO", b"access"]],
         [b"b", [b"OW", b"update"]],
     ]
+    request = ("AB.POLICY", "SET", "PATTERN", "a*", "retention-entries", "5")
+    assert harness.do("COMMAND", "GETKEYSANDFLAGS", *request) == [[b"a*", [b"RW", b"update"]]]
 
 
 def test_docs(harness: Harness) -> None:

@@ -62,6 +62,23 @@ def test_the_order_of_concurrent_changes_does_not_matter(seed: int) -> None:
     assert states[0] == states[1] == states[2]
 
 
+def test_what_is_put_off_takes_memory() -> None:
+    table = Timetables()
+    for handle in (b"a", b"b"):
+        table.set(b"s", handle, ScheduledEntry((1, 1), 100, b"*0\r\n"))
+    before = table.used_bytes
+    table.look(b"s", b"a", 150)
+    table.look(b"s", b"a", 160)
+    one = table.used_bytes
+    table.look(b"s", b"b", 150)
+    assert before < one < table.used_bytes
+    table.check()
+    table.look(b"s", b"a", 100)
+    table.advance(b"s", b"b", (1, 1), 200, ended=None)
+    assert table.used_bytes == before
+    table.check()
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_a_joined_table_is_as_if_it_had_seen_both(seed: int) -> None:
     rng = random.Random(seed)

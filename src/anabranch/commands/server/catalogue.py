@@ -154,7 +154,11 @@ def getkeys(ctx: Context, args: list[bytes]) -> bytes | None:
 def getkeysandflags(ctx: Context, args: list[bytes]) -> bytes | None:
     """COMMAND GETKEYSANDFLAGS command [argument ...]."""
     keys = _keys(ctx, args[2:])
-    shown = {flags: SetReply(map(Status, flags.split())) for flags in {flags for _, flags in keys}}
+    # Redis does not know the flag of patterns, which permissions need.
+    shown = {
+        flags: SetReply([Status(flag) for flag in flags.split() if flag != "pattern"])
+        for flags in {flags for _, flags in keys}
+    }
     return ctx.long_reply(args, [[key, shown[flags]] for key, flags in keys])
 
 

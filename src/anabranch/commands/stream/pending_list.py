@@ -43,18 +43,18 @@ def xpending(ctx: Context, args: list[bytes]) -> bytes | None:
     start = interval_start(args[at])
     end = interval_end(args[at + 1])
     _, group = stream_and_group(ctx, args[1], args[2])
-    lists, known = group.pending.lists, group.pending.count
+    lists = group.pending.lists
     if len(args) > at + 3:
         consumer = group.consumers.get(args[at + 3])
         if consumer is None:
             return ctx.reply([])
-        lists, known = consumer.pending, consumer.pending_count
-    if count > ROWS_AT_ONCE < known:
+        lists = consumer.pending
+    if count > ROWS_AT_ONCE < sum([len(each.entries) for each in lists.values()]):
         return ctx.in_slices(args, _xpending(lists, start, end, count, ctx.now_ms, min_idle))
     count = max(count, 0)
     if min_idle > 0:
         idle = _idle_pieces(_alone(walk(lists, start, end)), ctx.now_ms, min_idle)
-        entries: Iterable[PendingEntry] = chain.from_iterable(_first_of(idle, count))
+        entries = list(chain.from_iterable(_first_of(idle, count)))
     else:
         entries = first_of(lists, start, end, count)
     return pending_rows(entries, _tails_of_xpending(ctx.now_ms))

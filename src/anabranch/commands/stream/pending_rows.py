@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from librt.strings import BytesWriter
 
@@ -10,6 +11,9 @@ from anabranch.resp.encode import array_header
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
 from anabranch.stream.groups.pending_entry import Holder, PendingEntry
+
+_POWERS: Final = [10**digits for digits in range(len(str(MAX_SEQ)) + 1)]
+"""Of ten; to look one up takes a tenth of the time of making it."""
 
 
 class RowWriter:
@@ -61,8 +65,8 @@ class RowWriter:
         ms, seq = entry_id >> SEQ_BITS, entry_id & MAX_SEQ
         digits = len(str(seq))
         self._base = base = ms << SEQ_BITS
-        self._low = base if digits == 1 else base + 10 ** (digits - 1)  # the first with this head
-        self._end = base + min(10**digits, MAX_SEQ + 1)  # the first behind the last
+        self._low = base if digits == 1 else base + _POWERS[digits - 1]  # the first with this head
+        self._end = base + min(_POWERS[digits], MAX_SEQ + 1)  # the first behind the last
         self._head = b"%b$%d\r\n%d-" % (self._header, len(str(ms)) + 1 + digits, ms)
 
     def _make_tail(self, entry: PendingEntry) -> None:
@@ -72,12 +76,10 @@ class RowWriter:
         self._tail = b"\r\n" + self._tail_of(entry)
 
 
-def pending_rows(
-    entries: Iterable[PendingEntry], tail_of: Callable[[PendingEntry], bytes]
-) -> bytes:
+def pending_rows(entries: list[PendingEntry], tail_of: Callable[[PendingEntry], bytes]) -> bytes:
     """An array with an array of four for each entry: its ID and what ``tail_of`` writes."""
     out = BytesWriter()
-    RowWriter(out, tail_of).write_array(list(entries))
+    RowWriter(out, tail_of).write_array(entries)
     return out.getvalue()
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice, repeat
 from operator import lt
 from typing import Protocol
@@ -311,9 +311,7 @@ def ranked(lists: dict[int, PendingList]) -> list[PendingList]:
     return [lists[replica_id] for replica_id in sorted(lists, key=equal_id_rank)]
 
 
-def first_of(
-    lists: dict[int, PendingList], start: int, end: int, count: int
-) -> Sequence[PendingEntry]:
+def first_of(lists: dict[int, PendingList], start: int, end: int, count: int) -> list[PendingEntry]:
     """The first entries of an interval, by ID; more than ``count`` rather than part those of an ID.
 
     Who asks for more goes on after the last ID.
