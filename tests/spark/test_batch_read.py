@@ -213,6 +213,7 @@ def test_a_table_in_sql_takes_its_options_from_the_query(spark, ours):
     fill(ours, "s", 10)
     given = f"url '{url(ours)}', subscribe 's'"
     spark.sql(f"create table told (n int) using anabranch options ({given})")
+    spark.sql(f"create table targets (stream string, n int) using anabranch options ({given})")
     try:
         with pytest.raises(PySparkException, match=r"no option came.*FROM table WITH \(url = "):
             spark.sql("select * from told").collect()
@@ -223,7 +224,16 @@ def test_a_table_in_sql_takes_its_options_from_the_query(spark, ours):
         fill(ours, "s", 1, first=10)
         assert spark.sql(f"select count(*) from {chosen}").first()[0] == 11
         assert spark.sql("select total from newest").first()[0] == 55
+        row = spark.sql("select 'made' as stream, 7 as n")  # else it would go to a default server
+        for write in (lambda: row.write.option("url", url(ours)).insertInto("targets"),
+                      lambda: spark.sql("insert into targets values ('made', 7)")):  # fmt: skip
+            with pytest.raises(PySparkException, match=r"no option came.*INSERT INTO table WITH"):
+                write()
+        spark.sql(f"insert into targets with (url = '{url(ours)}') values ('made', 8)")
+        row.writeTo("targets").option("url", url(ours)).append()
+        assert [each.n for each in batch(spark, ours, "n int", subscribe="made").collect()] == [8, 7]
     finally:
+        spark.sql("drop table targets")
         spark.sql("drop view if exists newest")
         spark.sql("drop table told")
 

@@ -118,6 +118,8 @@ def _sorted(iterator: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[pa.R
         sortable = table.set_column(
             table.schema.get_field_index("fields"), "fields", pa.chunked_array(bodies)
         )
-    keys = [(name, "ascending") for name in sortable.column_names]
-    order = pc.sort_indices(sortable, sort_keys=keys)
+    # Numbers, because Arrow takes names that begin with a point or a bracket for paths.
+    numbers = [str(each) for each in range(sortable.num_columns)]
+    keys = [(each, "ascending") for each in numbers]
+    order = pc.sort_indices(sortable.rename_columns(numbers), sort_keys=keys)
     yield from table.take(order).combine_chunks().to_batches(max_chunksize=_SORTED_ROWS)
