@@ -208,7 +208,7 @@ def test_a_flipped_bit_of_a_checkpoint_is_refused_or_harmless(
     shutil.copytree(sound, copy)
     expected = planned()
     files = [each for each in sorted(sound.rglob("[23m]*")) if each.is_file()]
-    assert [each.name for each in files] == ["2", "3"][: 2 - pending] + ["metadata", "2", "3"]
+    assert [each.name for each in files] == [*"23"[: 2 - pending], "metadata", "2", "3"]
     chance = random.Random(1)
     refused = 0
     for path in chance.choices(files, [each.stat().st_size for each in files], k=200):

@@ -229,8 +229,10 @@ class ReadOptions:
         server, own = _split(options, cls)
         if not options:
             raise OptionError(
-                f"{_NONE_CAME}, SELECT ... FROM table WITH (url = 'redis://host:6379', "
-                "subscribe = 'orders'), or CREATE TEMPORARY VIEW ... USING anabranch OPTIONS (...)"
+                _NONE_CAME.format(
+                    "SELECT ... FROM table WITH (url = 'redis://host:6379', subscribe = 'orders'), "
+                    "or CREATE TEMPORARY VIEW ... USING anabranch OPTIONS (...)"
+                )
             )
         chosen = [name for name in ("subscribe", "pattern", "assign") if own.get(name)]
         if len(chosen) != 1:
@@ -288,8 +290,10 @@ class WriteOptions:
         server, own = _split(options, cls)
         if not options:
             raise OptionError(
-                f"{_NONE_CAME}, INSERT INTO table WITH (url = 'redis://host:6379') ..., or "
-                "df.writeTo(table).options(...).append(); insertInto passes none either"
+                _NONE_CAME.format(
+                    "INSERT INTO table WITH (url = 'redis://host:6379') ..., or "
+                    "df.writeTo(table).options(...).append(); insertInto passes none either"
+                )
             )
         if "max_len" in own and "min_id" in own:
             raise OptionError("maxLen and minId exclude each other: a stream is trimmed one way")
@@ -300,7 +304,7 @@ class WriteOptions:
 
 _NONE_CAME: Final = (
     "no option came. Spark gives the options of CREATE TABLE to no source in Python: name them in "
-    "the query"
+    "the query, {}"
 )
 
 # Spark adds these to the options of a source or sink.

@@ -45,16 +45,15 @@ def ends_of_batch(checkpoint: Path, batch: int) -> list[Vector]:
     try:
         _, facts, *ends = _lines(checkpoint, batch)
         digest = json.loads(facts)["conf"].get(DIGEST)  # Spark's queries have none
-        sound = digest in (None, digest_of(checkpoint, *ends))
-        found = [json.loads(each) for each in ends if sound and each != "-"]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        sound = False
-    if not sound:
+        if digest not in (None, digest_of(checkpoint, *ends)):
+            raise ValueError("another digest")
+        found = [json.loads(each) for each in ends if each != "-"]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as problem:
         raise OffsetError(
-            f"{checkpoint}: offsets/{batch} or metadata is not as it was written, or of another "
-            "Spark. Put back a copy of the directory; or begin with a new checkpoint where this "
-            "one ended (startingOffsets)"
-        )
+            f"{checkpoint}: offsets/{batch} or metadata is not as it was written ({problem}). Put "
+            "back a copy of the directory; or begin with a new checkpoint where this one ended "
+            "(startingOffsets)"
+        ) from None
     return [
         Vector.parse(each)
         for each in found

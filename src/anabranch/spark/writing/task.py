@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from anabranch.spark.connection.client import ServerClient, connect
 from anabranch.spark.options import WriteOptions
+from anabranch.spark.runtime.rounds import leave_imports_alone
 from anabranch.spark.writing.adding import Adder, Marks
 from anabranch.spark.writing.encode import encode, runs_by_stream
 from anabranch.spark.writing.identity import WriteFailed, WriterIdentity
@@ -27,6 +28,7 @@ _SORTED_ROWS: Final = 10_000
 
 def write(plan: Plan, iterator: Iterator[pa.RecordBatch]) -> Written:
     """Write all rows of one task."""
+    leave_imports_alone()
     identity = WriterIdentity.of_task(plan.options, plan.job)
     rows = partitions = 0
     with connect(plan.options.server) as client:
