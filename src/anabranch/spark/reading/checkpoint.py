@@ -40,20 +40,24 @@ def digest_of(checkpoint: Path, *ends: str) -> str:
     return hashlib.sha256(b"\n".join([query, *map(str.encode, ends)])).hexdigest()
 
 
+def damaged(checkpoint: Path, files: str, problem: Exception) -> OffsetError:
+    """The error that tells what to do about files of a checkpoint."""
+    return OffsetError(
+        f"{checkpoint}: {files} is not as it was written ({problem}). Put back a copy of the "
+        "directory; or begin with a new checkpoint where this one ended (startingOffsets)"
+    )
+
+
 def ends_of_batch(checkpoint: Path, batch: int) -> list[Vector]:
     """Where a batch ends in each source of this package. Raises `OffsetError`."""
     try:
         _, facts, *ends = _lines(checkpoint, batch)
-        digest = json.loads(facts)["conf"].get(DIGEST)  # Spark's queries have none
+        digest = json.loads(facts).get("conf", {}).get(DIGEST)  # Spark's queries have none
         if digest not in (None, digest_of(checkpoint, *ends)):
             raise ValueError("another digest")
         found = [json.loads(each) for each in ends if each != "-"]
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as problem:
-        raise OffsetError(
-            f"{checkpoint}: offsets/{batch} or metadata is not as it was written ({problem}). Put "
-            "back a copy of the directory; or begin with a new checkpoint where this one ended "
-            "(startingOffsets)"
-        ) from None
+        raise damaged(checkpoint, f"offsets/{batch} or metadata", problem) from None
     return [
         Vector.parse(each)
         for each in found

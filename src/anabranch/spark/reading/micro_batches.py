@@ -19,6 +19,7 @@ from anabranch.spark.options import ReadOptions
 from anabranch.spark.reading.checkpoint import (
     DIGEST,
     VERSION,
+    damaged,
     digest_of,
     ends_of_batch,
     newest_batch,
@@ -131,11 +132,8 @@ def query_of(checkpoint: Path) -> str:
         _publish(path, json.dumps({"id": str(uuid.uuid4())}))
     try:
         return str(json.loads(path.read_text("utf-8"))["id"])
-    except (ValueError, LookupError, TypeError):
-        raise OffsetError(
-            f"{path} is not as it was written: put back a copy of it, or begin with a new "
-            "checkpoint where this one ended (startingOffsets)"
-        ) from None
+    except (ValueError, LookupError, TypeError) as problem:
+        raise damaged(checkpoint, "metadata", problem) from None
 
 
 def _plan(checkpoint: Path, batch: int, end: Vector) -> None:
