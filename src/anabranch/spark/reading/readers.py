@@ -206,3 +206,22 @@ class StreamReader(_PartitionReader, DataSourceStreamReader, SupportsTriggerAvai
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.close()
+
+
+class RefusedStream(DataSourceStreamReader):
+    """Raises an error at the first use.
+
+    If there is no reader to stop, PySpark 4.3 reports an `UnboundLocalError` of its own as well.
+    """
+
+    def __init__(self, problem: Exception) -> None:
+        """`problem`: why there is no stream to read."""
+        self._problem = problem
+
+    def _refuse(self, *_: Any) -> Any:
+        raise self._problem
+
+    initialOffset: Any = _refuse  # noqa: N815
+    latestOffset: Any = _refuse  # noqa: N815
+    partitions: Any = _refuse
+    read: Any = _refuse
