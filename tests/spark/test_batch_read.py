@@ -351,7 +351,7 @@ def test_collections_of_a_worker_leave_out_what_it_has_imported(server, monkeypa
     assert planned_and_read(options) == planned_and_read(options) == list(range(10))
     assert frozen == [True]
     rounds.leave_imports_alone.cache_clear()
-    plan = Plan.of({"url": url(server), "stream": "t"}, StructType().add("n", "int"))
+    plan = Plan.of({"url": url(server), "stream": "t"}, StructType().add("n", "long"))
     monkeypatch.setattr(WriterIdentity, "of_task", dict)  # there is no task of Spark
     with pytest.raises(TypeError):
         write(plan, iter([]))
