@@ -223,6 +223,10 @@ def test_a_flipped_bit_of_a_checkpoint_is_refused_or_harmless(
             assert "Put back a copy" in str(error)  # noqa: PT017
             refused += 1
     assert refused > 50
+    done = sound / "offsets" / str(3 - pending)
+    done.write_text(done.read_text().replace("v1", "v3"))
+    with pytest.raises(OffsetError, match="damaged, or of another Spark"):
+        archive(None, sound.parent, dry_run=True, options=options_of(ours))
 
 
 def test_losses_are_those_of_a_query(ours: AnabranchServer, tmp_path: Path) -> None:
