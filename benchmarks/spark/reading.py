@@ -169,7 +169,9 @@ def shapes(*, quick: bool) -> list[Figure]:
     note = f"{batches * ROWS:,} entries, half of the fields in each; all columns are read"
     return [
         *(
-            of_rounds(f"batch read, {number} optional fields", some, "x redis-py", note)
+            of_rounds(
+                f"batch read, {number} optional fields", some, "x redis-py", note, is_less=quick
+            )
             for number, some in ratios.items()
         ),
         of_rounds(
