@@ -21,6 +21,7 @@ def catalogue() -> list[Measurement]:
         Measurement("reading more", reading.more),
         Measurement("one column", reading.column),
         Measurement("many streams", reading.many),
+        Measurement("shapes", reading.shapes),
         Measurement("casts", reading.casts),
         Measurement("fallback", reading.fallback),
         Measurement("writing", writing.batch),

@@ -6,6 +6,7 @@ Rows are encoded once; what is sent repeats them.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate
 from struct import pack
@@ -41,12 +42,41 @@ TWO_MORE: tuple[bytes, ...] = (b"hall", b"north", b"state", b"open")
 @cache
 def payload(count: int = ROWS, more: tuple[bytes, ...] = ()) -> bytes:
     """Return some rows, each with `more` behind it, as AB.IMPORT takes them."""
+    return packed([row + more for row in rows()[:count]])
+
+
+def packed(entries: Sequence[tuple[bytes, ...]]) -> bytes:
+    """Return entries, each as names and values, as AB.IMPORT takes them."""
     parts = [
-        b"*%d\r\n" % len(row + more)
-        + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in row + more)
-        for row in rows()[:count]
+        b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+        for words in entries
     ]
-    return pack(f"<{count + 1}I", count, *accumulate(map(len, parts))) + b"".join(parts)
+    return pack(f"<{len(parts) + 1}I", len(parts), *accumulate(map(len, parts))) + b"".join(parts)
+
+
+@cache
+def optional(fields: int) -> bytes:
+    """Return `ROWS` entries, each with two fields and about half of so many others, for AB.IMPORT.
+
+    So hardly two of them have the same names.
+    """
+    chance = random.Random(fields)  # noqa: S311 - nothing here is secret
+    others = [(b"f%d" % number, b"%d" % number) for number in range(fields)]
+    return packed(
+        [row + sum((each for each in others if chance.random() < 0.5), ()) for row in rows()]
+    )
+
+
+@cache
+def rare(names: int) -> bytes:
+    """Return `ROWS` entries, each with three usual fields and two of so many others."""
+    chance = random.Random(names)  # noqa: S311 - nothing here is secret
+    return packed(
+        [
+            (*row, b"hall", b"north", b"f%d" % chance.randrange(names), b"1", b"f0", b"2")
+            for row in rows()
+        ]
+    )
 
 
 def fill(connection: Connection, key: str, entries: int, more: tuple[bytes, ...] = ()) -> None:

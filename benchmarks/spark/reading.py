@@ -15,7 +15,7 @@ from benchmarks.versus_redis.load import Connection, request, windows
 from benchmarks.versus_redis.servers import Server, redis_recipe
 from benchmarks.versus_redis.workloads import ADD_LINES
 
-from .data import DEPTH, ROWS, SCHEMA, TWO_MORE, WARM_UP, fill, fill_by_xadd
+from .data import DEPTH, ROWS, SCHEMA, TWO_MORE, WARM_UP, fill, fill_by_xadd, optional, rare
 from .local import counted, cpu_below, drained, jvm, serving, spark, url
 from .loop import PAGE, looped
 from .plain import PlainSpark
@@ -29,6 +29,8 @@ MORE_ENTRIES = 4_000_000
 ROUNDS, QUICK_ROUNDS = 5, 2
 STREAMS, QUICK_STREAMS, STREAM_ENTRIES = 1_000, 200, 100
 PARTITIONS = (1, 2)
+OPTIONAL = (4, 8, 10, 20)
+RARE = 5_000
 WAYS: dict[str, Callable[[DataFrameReader], DataFrame]] = {
     "typed": lambda reader: reader.schema(SCHEMA).load(),
     "fields": lambda reader: reader.load().select("ts", "seq", "fields"),
@@ -135,6 +137,48 @@ def column(*, quick: bool) -> list[Figure]:
         of_rounds(f"{name}, {counted(parts)}", some, "x redis-py", note, is_less=quick)
         for parts, some in ratios.items()
     ]
+
+
+def shapes(*, quick: bool) -> list[Figure]:
+    """All of many optional fields, beside the loop; and few of many names, beside few names."""
+    batches = (QUICK_ENTRIES if quick else ENTRIES // 4) // ROWS
+    ratios: dict[int, list[float]] = {number: [] for number in OPTIONAL}
+    beside = []
+    with serving() as server:
+        with Connection(server.port) as connection:
+            keys = {f"{KEY}:{number}": optional(number) for number in OPTIONAL}
+            keys |= {f"{KEY}:names:{number}": rare(number) for number in (1, RARE)}
+            for key, payload in keys.items():
+                for _ in range(batches):
+                    connection.ask("AB.IMPORT", key, payload)
+        for turn in range(WARM_UP + (QUICK_ROUNDS if quick else ROUNDS)):
+            for number, some in ratios.items():
+                key = f"{KEY}:{number}"
+                loop, _ = looped(server.port, key)
+                schema = f"{SCHEMA}, " + ", ".join(f"f{each} int" for each in range(number))
+                seconds, _ = _read(_source(server, 1, key).schema(schema).load())
+                if turn >= WARM_UP:
+                    some.append(loop / seconds)
+            schema = "sensor string, temp double, hall string"
+            few, many = (
+                _read(_source(server, 1, f"{KEY}:names:{number}").schema(schema).load())[1]
+                for number in (1, RARE)
+            )
+            if turn >= WARM_UP:
+                beside.append(many / few)
+    note = f"{batches * ROWS:,} entries, half of the fields in each; all columns are read"
+    return [
+        *(
+            of_rounds(
+                f"batch read, {number} optional fields", some, "x redis-py", note, is_less=quick
+            )
+            for number, some in ratios.items()
+        ),
+        of_rounds(
+            f"processor time, three of {RARE:,} names", beside, "x three of four names",
+            f"{batches * ROWS:,} entries of five fields",
+        ),
+    ]  # fmt: skip
 
 
 def fallback(*, quick: bool) -> list[Figure]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
+import shutil
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +18,11 @@ from anabranch.spark.jobs.archive import Archived, archive
 from anabranch.spark.jobs.verify import verify
 from anabranch.spark.lake.files import LakeError
 from anabranch.spark.lake.table import Lake
+from anabranch.spark.options import ReadOptions
 from anabranch.spark.reading import micro_batches
 from anabranch.spark.reading.losses import DataLossError
-from anabranch.spark.reading.micro_batches import CheckpointInUse
+from anabranch.spark.reading.micro_batches import CheckpointInUse, MicroBatches
+from anabranch.spark.reading.offsets import OffsetError
 from tests.spark import dying_archive
 from tests.spark.lakes import seen_by_polars
 from tests.spark.reading import talking
@@ -181,6 +186,47 @@ def test_old_batches_are_removed_from_a_checkpoint(
     fill(ours, "s", 10)
     assert alone(ours, tmp_path).entries == 10
     assert numbers(tmp_path) == list(range(ROWS + 10))
+
+
+@pytest.mark.parametrize("pending", [False, True])
+def test_a_flipped_bit_of_a_checkpoint_is_refused_or_harmless(
+    ours: AnabranchServer, tmp_path: Path, pending: bool
+) -> None:
+    fill(ours, "s", ROWS)
+    sound, copy = tmp_path / "lake" / "_checkpoint", tmp_path / "copy"
+    alone(ours, sound.parent)
+    if pending:
+        forget_last(sound, "commits")
+    fill(ours, "s", ROWS)
+
+    def planned() -> object:
+        batches = MicroBatches(ReadOptions.parse(options_of(ours)), copy, once=True)
+        with closing(batches):
+            batch = batches.next()
+        return batches.query, batch and (batch.number, batch.partitions)
+
+    shutil.copytree(sound, copy)
+    expected = planned()
+    files = [each for each in sorted(sound.rglob("[23m]*")) if each.is_file()]
+    assert [each.name for each in files] == [*"23"[: 2 - pending], "metadata", "2", "3"]
+    chance = random.Random(1)
+    refused = 0
+    for path in chance.choices(files, [each.stat().st_size for each in files], k=200):
+        shutil.rmtree(copy)
+        shutil.copytree(sound, copy)
+        rotten = bytearray(path.read_bytes())
+        rotten[chance.randrange(len(rotten))] ^= 1 << chance.randrange(8)
+        (copy / path.relative_to(sound)).write_bytes(rotten)
+        try:
+            assert planned() == expected
+        except OffsetError as error:
+            assert "Put back a copy" in str(error)  # noqa: PT017
+            refused += 1
+    assert refused > 50
+    done = sound / "offsets" / str(3 - pending)
+    done.write_text(done.read_text().replace("v1", "v3"))
+    with pytest.raises(OffsetError, match="damaged, or of another Spark"):
+        archive(None, sound.parent, dry_run=True, options=options_of(ours))
 
 
 def test_losses_are_those_of_a_query(ours: AnabranchServer, tmp_path: Path) -> None:

@@ -9,9 +9,13 @@ import struct
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
 
-from anabranch.spark.reading import readers
 from anabranch.spark.reading.losses import DataLossError
+from anabranch.spark.runtime import rounds
+from anabranch.spark.writing.identity import WriterIdentity
+from anabranch.spark.writing.plan import Plan
+from anabranch.spark.writing.task import write
 from tests.spark.reading import (
     base_of,
     batch,
@@ -213,6 +217,7 @@ def test_a_table_in_sql_takes_its_options_from_the_query(spark, ours):
     fill(ours, "s", 10)
     given = f"url '{url(ours)}', subscribe 's'"
     spark.sql(f"create table told (n int) using anabranch options ({given})")
+    spark.sql(f"create table targets (stream string, n int) using anabranch options ({given})")
     try:
         with pytest.raises(PySparkException, match=r"no option came.*FROM table WITH \(url = "):
             spark.sql("select * from told").collect()
@@ -223,7 +228,19 @@ def test_a_table_in_sql_takes_its_options_from_the_query(spark, ours):
         fill(ours, "s", 1, first=10)
         assert spark.sql(f"select count(*) from {chosen}").first()[0] == 11
         assert spark.sql("select total from newest").first()[0] == 55
+        row = spark.sql("select 'made' as stream, 7 as n")  # else it would go to a default server
+        for write in (lambda: row.write.option("url", url(ours)).insertInto("targets"),
+                      lambda: spark.sql("insert into targets values ('made', 7)")):  # fmt: skip
+            with pytest.raises(PySparkException, match=r"no option came.*INSERT INTO table WITH"):
+                write()
+        spark.sql(f"insert into targets with (url = '{url(ours)}') values ('made', 8)")
+        row.writeTo("targets").option("url", url(ours)).append()
+        assert [each.n for each in batch(spark, ours, "n int", subscribe="made").collect()] == [
+            8,
+            7,
+        ]
     finally:
+        spark.sql("drop table targets")
         spark.sql("drop view if exists newest")
         spark.sql("drop table told")
 
@@ -330,6 +347,12 @@ def test_collections_of_a_worker_leave_out_what_it_has_imported(server, monkeypa
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(gc.isenabled()))
     fill(server, "s", 10)
     options = {"url": url(server), "subscribe": "s"}
-    readers._leave_imports_alone.cache_clear()
+    rounds.leave_imports_alone.cache_clear()
     assert planned_and_read(options) == planned_and_read(options) == list(range(10))
     assert frozen == [True]
+    rounds.leave_imports_alone.cache_clear()
+    plan = Plan.of({"url": url(server), "stream": "t"}, StructType().add("n", "long"))
+    monkeypatch.setattr(WriterIdentity, "of_task", dict)  # there is no task of Spark
+    with pytest.raises(TypeError):
+        write(plan, iter([]))
+    assert frozen == [True, True]

@@ -21,6 +21,7 @@ OUTAGE_SECONDS = 3.0
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"password": "secret"}, "check the options username and password"),
     ({"url": "redis://127.0.0.1:1", "retries": 0}, "no server at 127.0.0.1:1"),
+    ({"retries": "many"}, "option retries: a whole number is needed, not 'many'"),
 ]
 
 
@@ -49,6 +50,7 @@ def test_a_query_that_cannot_read_says_what_to_do(
     with pytest.raises(Exception, match=text) as caught:
         start(table, ours, tmp_path, stream="t").awaitTermination()
     assert "secret" not in str(caught.value)
+    assert "UnboundLocalError" not in str(caught.value)  # PySpark's own, behind ours
 
 
 @pytest.mark.slow

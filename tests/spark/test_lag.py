@@ -9,8 +9,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.image import imread
 
-from examples.spark.lag import Sample, Trend, draw, sampled, table_of, trends_of
+from examples.spark.lag import COLOURS, Sample, Trend, draw, sampled, table_of, trends_of
 from tests.spark.reading import fill, talking, url
 from tests.support.servers import REPOSITORY, AnabranchServer, RedisServer
 
@@ -99,6 +101,19 @@ def test_the_same_samples_are_the_same_picture(tmp_path: Path) -> None:
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     assert (tmp_path / "a.png").read_bytes()[1:4] == b"PNG"
     draw([], tmp_path / "none.svg")
+
+
+def test_regions_with_equal_lags_are_both_seen(tmp_path: Path) -> None:
+    samples = [
+        Sample(1_000 * at, region, "s", "g", at, 0, 5, 5)
+        for at in range(5)
+        for region in ("eu", "us")
+    ]
+    draw(samples, tmp_path / "lag.png")
+    picture = imread(tmp_path / "lag.png")
+    panel = picture[len(picture) // 10 : len(picture) // 2, :, :3]
+    for colour in COLOURS[:2]:
+        assert (abs(panel - to_rgb(colour)).max(axis=2) < 0.02).sum() > 1_000
 
 
 def test_a_table_has_unknown_lags_as_null() -> None:

@@ -217,6 +217,22 @@ def test_regions_of_many_streams_are_few_tasks(
     assert {row.region for row in one.collect()} == {str(regions.servers[1].number)}
 
 
+def test_one_load_of_three_regions_is_asked_many_questions(
+    spark: SparkSession, regions: RegionProcesses
+) -> None:
+    for server in regions.servers:
+        fill(server, "s", 300)
+    wait_until(regions.converged, "all have the entries of all", 300)
+    table = batch(spark, regions.servers[0], "region string, n int", subscribe="s")
+    one, two = (table.where(f"region = '{each}'") for each in (1, 2))
+    assert (one.count(), table.count(), one.union(two).count()) == (300, 900, 600)
+    assert one.alias("a").join(two.alias("b"), sf.expr("a.n % 20 = b.n % 20")).count() == 4_500
+    table.createOrReplaceTempView("asked")
+    wheres = ("where region = '1'", "where region = '2'", "")
+    counts = (f"(select count(*) from asked {each})" for each in wheres)
+    assert spark.sql(f"select {', '.join(counts)}").first() == (300, 300, 900)
+
+
 def test_a_large_stream_is_cut_without_being_told(spark: SparkSession, ours: ServerProcess) -> None:
     fill(ours, "m:0", 14_000)
     fill(ours, "m:1", 4_000)

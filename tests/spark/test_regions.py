@@ -6,6 +6,7 @@ from itertools import combinations
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import LongType, StructField, StructType
 
 from anabranch.spark.connection.client import ServerRefused, connect, facts_of
@@ -144,6 +145,12 @@ def test_a_region_that_is_not_there_is_refused(both, name):
             with pytest.raises(OptionError, match=said):
                 reader.initialOffset()
             reader.stop()
+            if "startingOffsets" not in given:  # with a checkpoint of other options
+                reader = stream_reader(options, N)
+                begin = Vector({}).to_dict()
+                with pytest.raises(OptionError, match=said):
+                    reader.latestOffset(begin, ReadAllAvailable())
+                reader.stop()
 
 
 def test_a_value_that_cannot_be_cast_is_named_with_its_region(both):

@@ -185,6 +185,10 @@ def test_rows_in_another_order_are_refused_or_sorted(
     for several in (table, table.orderBy("n", ascending=False).coalesce(1)):
         save(several, ours, **job)
     assert sorted(values(ours, "sorted")) == list(range(1000))
+    odd = spark.sql("select 1 as `.c`, 2 as `[0]`, 3 as `a.b` union all select 0, 5, 5").coalesce(1)
+    save(odd, ours, stream="odd", deterministicOrder="sort")
+    words = [b".c", b"0", b"[0]", b"5", b"a.b", b"5"]
+    assert entries(ours, "odd")[0][1] == words
 
 
 @pytest.mark.parametrize("kind", [pytest.param("error", marks=pytest.mark.long), "kill"])

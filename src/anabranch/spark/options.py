@@ -229,9 +229,10 @@ class ReadOptions:
         server, own = _split(options, cls)
         if not options:
             raise OptionError(
-                "no option came. Spark gives the options of CREATE TABLE to no source in Python: "
-                "name them in the query, SELECT ... FROM table WITH (url = 'redis://host:6379', "
-                "subscribe = 'orders'), or CREATE TEMPORARY VIEW ... USING anabranch OPTIONS (...)"
+                _NONE_CAME.format(
+                    "SELECT ... FROM table WITH (url = 'redis://host:6379', subscribe = 'orders'), "
+                    "or CREATE TEMPORARY VIEW ... USING anabranch OPTIONS (...)"
+                )
             )
         chosen = [name for name in ("subscribe", "pattern", "assign") if own.get(name)]
         if len(chosen) != 1:
@@ -287,12 +288,24 @@ class WriteOptions:
     def parse(cls, options: Mapping[str, str]) -> Self:
         """Read the options of a batch or stream write; raises `OptionError`."""
         server, own = _split(options, cls)
+        if not options:
+            raise OptionError(
+                _NONE_CAME.format(
+                    "INSERT INTO table WITH (url = 'redis://host:6379') ..., or "
+                    "df.writeTo(table).options(...).append(); insertInto passes none either"
+                )
+            )
         if "max_len" in own and "min_id" in own:
             raise OptionError("maxLen and minId exclude each other: a stream is trimmed one way")
         return cls(server=server, **own)
 
 
 # ----------------------------------------------------------------------------------------- names
+
+_NONE_CAME: Final = (
+    "no option came. Spark gives the options of CREATE TABLE to no source in Python: name them in "
+    "the query, {}"
+)
 
 # Spark adds these to the options of a source or sink.
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "outputmode"})

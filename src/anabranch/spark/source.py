@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 
+from anabranch.errors import AnabranchError
+
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
@@ -38,7 +40,10 @@ class AnabranchSource(DataSource):
         """A streaming read."""
         from anabranch.spark.reading import readers  # noqa: PLC0415 - heavy
 
-        return readers.stream_reader(self.options, schema)
+        try:
+            return readers.stream_reader(self.options, schema)
+        except AnabranchError as problem:
+            return readers.RefusedStream(problem)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """A batch write."""

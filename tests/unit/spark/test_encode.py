@@ -253,6 +253,8 @@ def test_what_has_no_text_form_is_refused() -> None:
         (["a"], {"lane_column": "b"}, "laneColumn names 'b'; the columns are a"),
         (["a"], {"preserve_ids": True}, "column id"),
         (["a"], {"field_mapping": {"b": "c"}}, "fieldMapping names b"),
+        (["a", "Stream"], {"stream": "t"}, "column Stream is not stream.*lower case, or with fie"),
+        (["stream", "FIELDS"], {}, "column FIELDS is not fields"),
     ],
 )
 def test_a_table_that_cannot_be_written_says_why(
@@ -271,6 +273,7 @@ def test_a_reserved_column_with_a_field_name_is_payload() -> None:
     assert layout(["id", "a"], field_mapping={"id": "key"}).payload == (("id", b"key"), ("a", b"a"))
     assert layout(["stream", "id", "ts"]).payload == (("id", b"id"), ("ts", b"ts"))
     assert layout(["id", "ts"], preserve_ids=True).payload == (("ts", b"ts"),)
+    assert layout(["Stream"], field_mapping={"Stream": "s"}).payload == (("Stream", b"s"),)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["x", "y", "z", None]), st.integers(0, 9)), max_size=30))

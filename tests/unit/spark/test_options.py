@@ -85,6 +85,8 @@ def test_writing_knows_its_own_options_only():
         WriteOptions.parse({"subscribe": "a"})
     with pytest.raises(OptionError, match="name it with option stream"):
         WriteOptions.parse({"path": "a"})
+    with pytest.raises(OptionError, match=r"no option came.*INSERT INTO table WITH \(url"):
+        WriteOptions.parse({})
     with pytest.raises(OptionError, match="maxLen and minId"):
         WriteOptions.parse({"stream": "a", "maxLen": "1", "minId": "5"})
     assert WriteOptions.parse({"topic": "a", "checkpointLocation": "/x"}).stream == "a"

@@ -24,7 +24,7 @@ from anabranch.spark.decoding.casting import can_cast, cast
 from anabranch.spark.decoding.pages import Entries
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.reading.holes import INSERT, Removal, Spans
-from anabranch.spark.writing.layout import RESERVED
+from anabranch.spark.writing.layout import RESERVED, mistakable
 
 DEFAULT_SCHEMA: Final = (
     "stream string, region string, id string, ts timestamp, seq bigint, position bigint, "
@@ -102,14 +102,9 @@ class Projection:
                 f"fieldMapping names column {min(unknown)}, which the schema lacks, or which no "
                 "field fills: add a column of another name for that field"
             )
-        own = {*RESERVED, CHANGE, CORRUPT}
-        for name in names:
-            if name.lower() in own and name not in {*own, *self.field_mapping, self.corrupt_column}:
-                raise ColumnError(
-                    f"column {name} is not {name.lower()}, to which Spark's queries would take it: "
-                    f'write it in lower case, or with fieldMapping={{"{name}": "{name}"}} if '
-                    "you want the field of that name"
-                )
+        chosen = [*self.field_mapping, self.corrupt_column or ""]
+        if problem := mistakable(names, (*RESERVED, CHANGE, CORRUPT), chosen):
+            raise ColumnError(problem)
 
     @classmethod
     def of(cls, schema: pa.Schema, options: ReadOptions) -> Self:

@@ -22,7 +22,7 @@ from anabranch.spark.reading.checkpoint import ends_of_batch, newest_batch
 from anabranch.spark.reading.executor import read_partition
 from anabranch.spark.reading.holes import DELETE
 from anabranch.spark.reading.micro_batches import MicroBatch, MicroBatches, query_of
-from anabranch.spark.reading.offsets import OffsetError, Range, Vector, place_of
+from anabranch.spark.reading.offsets import Range, Vector, place_of
 from anabranch.spark.reading.partitions import Partition
 from anabranch.spark.reading.planner import Planner
 from anabranch.spark.reading.server_logs import ServerLogs
@@ -222,10 +222,8 @@ def _planned(checkpoint: Path, options: ReadOptions) -> tuple[list[Range], int]:
     planner = Planner(replace(options, max_bytes=None))
     try:
         planner.freeze()
-        try:
-            start = committed_offsets(checkpoint)
-        except OffsetError:
-            start = planner.initial()
+        is_new = newest_batch(checkpoint, "commits") is None
+        start = planner.initial() if is_new else committed_offsets(checkpoint)
         end = planner.next(start, None) or start
     finally:
         planner.close()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from anabranch.spark.reading.offsets import Vector
+from anabranch.spark.reading.offsets import OffsetError, Vector
 
 VERSION: Final = "v1"
 """Of the files, their first line."""
+
+DIGEST: Final = "anabranch.digest"
+"""Among the settings of a batch that a job of this package has planned; see `digest_of`."""
 
 _NEW_S: Final = 60.0
 
@@ -30,9 +34,30 @@ def _lines(checkpoint: Path, batch: int) -> list[str]:
     return lines
 
 
+def digest_of(checkpoint: Path, *ends: str) -> str:
+    """SHA-256 of the query's name and of the lines with the ends of a batch."""
+    query = (checkpoint / "metadata").read_bytes()
+    return hashlib.sha256(b"\n".join([query, *map(str.encode, ends)])).hexdigest()
+
+
+def damaged(checkpoint: Path, files: str, problem: Exception) -> OffsetError:
+    """The error that tells what to do about files of a checkpoint."""
+    return OffsetError(
+        f"{checkpoint}: {files} is not as it was written ({problem}). Put back a copy of the "
+        "directory; or begin with a new checkpoint where this one ended (startingOffsets)"
+    )
+
+
 def ends_of_batch(checkpoint: Path, batch: int) -> list[Vector]:
-    """Where a batch ends in each source of this package. Raises `OSError` and `ValueError`."""
-    found = [json.loads(each) for each in _lines(checkpoint, batch)[2:] if each != "-"]
+    """Where a batch ends in each source of this package. Raises `OffsetError`."""
+    try:
+        _, facts, *ends = _lines(checkpoint, batch)
+        digest = json.loads(facts).get("conf", {}).get(DIGEST)  # Spark's queries have none
+        if digest not in (None, digest_of(checkpoint, *ends)):
+            raise ValueError("another digest")
+        found = [json.loads(each) for each in ends if each != "-"]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as problem:
+        raise damaged(checkpoint, f"offsets/{batch} or metadata", problem) from None
     return [
         Vector.parse(each)
         for each in found

@@ -11,12 +11,19 @@ import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from anabranch.errors import AnabranchError
 from anabranch.spark.lake.files import publish
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.reading.checkpoint import VERSION, ends_of_batch, newest_batch
+from anabranch.spark.reading.checkpoint import (
+    DIGEST,
+    VERSION,
+    damaged,
+    digest_of,
+    ends_of_batch,
+    newest_batch,
+)
 from anabranch.spark.reading.offsets import OffsetError, Vector
 from anabranch.spark.reading.partitions import Partition, partitions_of
 from anabranch.spark.reading.planner import Planner
@@ -123,23 +130,28 @@ def query_of(checkpoint: Path) -> str:
     path = checkpoint / "metadata"
     if not path.exists():
         _publish(path, json.dumps({"id": str(uuid.uuid4())}))
-    return str(json.loads(path.read_text("utf-8"))["id"])
+    try:
+        return str(json.loads(path.read_text("utf-8"))["id"])
+    except (ValueError, LookupError, TypeError) as problem:
+        raise damaged(checkpoint, "metadata", problem) from None
 
 
 def _plan(checkpoint: Path, batch: int, end: Vector) -> None:
     now_ms = time.time_ns() // 1_000_000
-    facts = {"batchWatermarkMs": 0, "batchTimestampMs": now_ms, "conf": {}}
-    _write(checkpoint / "offsets" / str(batch), facts, end.to_dict())
+    line = json.dumps(end.to_dict())
+    conf = {DIGEST: digest_of(checkpoint, line)}
+    facts = {"batchWatermarkMs": 0, "batchTimestampMs": now_ms, "conf": conf}
+    _write(checkpoint / "offsets" / str(batch), json.dumps(facts), line)
 
 
 def _commit(checkpoint: Path, batch: int) -> None:
-    _write(checkpoint / "commits" / str(batch), {"nextBatchWatermarkMs": 0})
+    _write(checkpoint / "commits" / str(batch), json.dumps({"nextBatchWatermarkMs": 0}))
     for log in ("offsets", "commits"):
         (checkpoint / log / str(batch - _KEPT)).unlink(missing_ok=True)
 
 
-def _write(path: Path, *lines: dict[str, Any]) -> None:
-    _publish(path, "\n".join([VERSION, *map(json.dumps, lines)]))
+def _write(path: Path, *lines: str) -> None:
+    _publish(path, "\n".join([VERSION, *lines]))
 
 
 def _publish(path: Path, text: str) -> None:

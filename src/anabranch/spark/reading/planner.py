@@ -43,6 +43,7 @@ class Planner:
         self._target: Logs | None = None  # frozen for AvailableNow
         self._target_frontier_ms: int | None = None
         self._reported: list[str] = []  # of losses at the last query
+        self._has_checked = False  # the names of regions
         self._quiet = False  # the last query found nothing to read
         self._told_removals = False  # by a batch without entries, in a run with a target
         self._advanced_at = time.monotonic()
@@ -78,7 +79,7 @@ class Planner:
         if self._initial is None:
             server, options = self._server_at(), self._options
             self._logs = server.logs()
-            server.check_regions()
+            self._check_regions(server)
             found = server.place(
                 self._logs, options.starting_offsets, options.starting_timestamp, "latest"
             )
@@ -88,6 +89,11 @@ class Planner:
             begin = Vector(found.cursors, holes=found.holes)
             self._initial = replace(found, initial=begin)
         return self._initial
+
+    def _check_regions(self, server: ServerLogs) -> None:
+        if not self._has_checked:
+            server.check_regions()
+            self._has_checked = True
 
     def selects(self, stream: str, region: str) -> bool:
         """Whether a region of a stream is read, as far as is known."""
@@ -112,6 +118,7 @@ class Planner:
         if self._target is None:
             frontier_ms = self._known_until(server)
         self._logs = server.logs(wait_ms, start)
+        self._check_regions(server)  # the options may be others than those at the beginning
         seen = assess(start, self._logs, server, self._target)
         if self._lacks(seen):
             seen = self._caught_up(seen, start, server)

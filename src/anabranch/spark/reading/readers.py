@@ -7,10 +7,8 @@ one process, which keeps a connection; `read` runs in the workers of the executo
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import cache
 from typing import Any, Final
 
 import pyarrow as pa
@@ -35,6 +33,7 @@ from anabranch.spark.reading.partitions import Partition, cut, partition_count, 
 from anabranch.spark.reading.planner import Planner, cores
 from anabranch.spark.reading.server_logs import ServerLogs
 from anabranch.spark.runtime.logs import log_start
+from anabranch.spark.runtime.rounds import leave_imports_alone
 
 
 def batch_reader(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
@@ -64,19 +63,9 @@ class _PartitionReader:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one partition, in an executor."""
-        _leave_imports_alone()
+        leave_imports_alone()
         # Spark's own, for a read without partitions, has the value None.
         return read_partition(partition.value or (), self.options, self.projection)
-
-
-@cache
-def _leave_imports_alone() -> None:
-    """Let no collection of garbage look at what this process has imported.
-
-    PySpark collects the garbage of a worker after each task. To look at all modules took 30 ms.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 # ------------------------------------------------------------------------------------------- batch
@@ -104,7 +93,7 @@ class BatchReader(_PartitionReader, DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Query the streams, and cut the requested range into partitions."""
         options = self.options
-        _leave_imports_alone()
+        leave_imports_alone()
         with connect(options.server) as client:
             server = ServerLogs(options, client)
             logs = server.logs()
@@ -217,3 +206,22 @@ class StreamReader(_PartitionReader, DataSourceStreamReader, SupportsTriggerAvai
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.close()
+
+
+class RefusedStream(DataSourceStreamReader):
+    """Raises an error at the first use.
+
+    If there is no reader to stop, PySpark 4.3 reports an `UnboundLocalError` of its own as well.
+    """
+
+    def __init__(self, problem: Exception) -> None:
+        """`problem`: why there is no stream to read."""
+        self._problem = problem
+
+    def _refuse(self, *_: Any) -> Any:
+        raise self._problem
+
+    initialOffset: Any = _refuse  # noqa: N815
+    latestOffset: Any = _refuse  # noqa: N815
+    partitions: Any = _refuse
+    read: Any = _refuse

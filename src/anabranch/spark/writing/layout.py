@@ -6,7 +6,7 @@ plans and commits a write in separate processes, which get no rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -16,9 +16,27 @@ from anabranch.spark.options import WriteOptions
 RESERVED: Final = ("stream", "region", "id", "ts", "seq", "position", "fields")
 """Columns that a read makes; with a column ``fields`` they are no payload."""
 
+ROLES: Final = ("stream", "fields")
+"""Of these, the ones that a write takes for no field."""
+
 
 class EncodeError(AnabranchError):
     """A column or a row that cannot become an entry; the text names it and a remedy."""
+
+
+def mistakable(names: Iterable[str], own: Collection[str], chosen: Collection[str]) -> str:
+    """The problem of a name that differs from one of `own` in case only; empty if there is none.
+
+    Names in `chosen` are meant as they are.
+    """
+    for name in names:
+        if name.lower() in own and name not in own and name not in chosen:
+            return (
+                f"column {name} is not {name.lower()}, to which Spark's queries would take it: "
+                f'write it in lower case, or with fieldMapping={{"{name}": "{name}"}} if '
+                "you want the field of that name"
+            )
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +68,8 @@ class Layout:
             )
         if unknown := [each for each in mapping if each not in columns]:
             raise EncodeError(f"option fieldMapping names {_listed(unknown)}, no columns of these")
+        if problem := mistakable(columns, ROLES, mapping):
+            raise EncodeError(problem)
         if "fields" in columns and "fields" not in mapping:
             payload = [each for each in columns if each in mapping or each not in RESERVED]
             if payload:

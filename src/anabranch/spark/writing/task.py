@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from anabranch.spark.connection.client import ServerClient, connect
 from anabranch.spark.options import WriteOptions
+from anabranch.spark.runtime.rounds import leave_imports_alone
 from anabranch.spark.writing.adding import Adder, Marks
 from anabranch.spark.writing.encode import encode, runs_by_stream
 from anabranch.spark.writing.identity import WriteFailed, WriterIdentity
@@ -27,6 +28,7 @@ _SORTED_ROWS: Final = 10_000
 
 def write(plan: Plan, iterator: Iterator[pa.RecordBatch]) -> Written:
     """Write all rows of one task."""
+    leave_imports_alone()
     identity = WriterIdentity.of_task(plan.options, plan.job)
     rows = partitions = 0
     with connect(plan.options.server) as client:
@@ -118,6 +120,8 @@ def _sorted(iterator: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[pa.R
         sortable = table.set_column(
             table.schema.get_field_index("fields"), "fields", pa.chunked_array(bodies)
         )
-    keys = [(name, "ascending") for name in sortable.column_names]
-    order = pc.sort_indices(sortable, sort_keys=keys)
+    # Numbers, because Arrow takes names that begin with a point or a bracket for paths.
+    numbers = [str(each) for each in range(sortable.num_columns)]
+    keys = [(each, "ascending") for each in numbers]
+    order = pc.sort_indices(sortable.rename_columns(numbers), sort_keys=keys)
     yield from table.take(order).combine_chunks().to_batches(max_chunksize=_SORTED_ROWS)
