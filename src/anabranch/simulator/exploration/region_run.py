@@ -356,7 +356,7 @@ class RegionRun:
     def check_formulas(self) -> None:
         """Compare the data with what the formulas compute from the applied effects."""
         process = self.machine.process
-        if process is not None and not process.exchange.local.is_joining:
+        if process is not None and not process.is_joining:
             self.checks.compare_with_formulas(process)
             if self._knows_tags:
                 check_answers(process, self.record, self._world.keys)
@@ -408,7 +408,7 @@ class RegionRun:
             former=self._former,
             is_young=self._timeline.now_ms - process.began_ms < ANSWER_MS,
             visible=_digest(looking.equal(process.region.keyspace)),
-            is_comparable=not process.exchange.local.is_joining and not process.durability.broken,
+            is_comparable=not process.is_joining and not process.durability.broken,
             leftover=self.checks.leftover(process) or "",
             unsynced=unsynced,
         )
