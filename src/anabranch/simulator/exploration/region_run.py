@@ -28,6 +28,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from xxhash import xxh3_64_intdigest, xxh3_128_digest
@@ -467,11 +468,7 @@ def _contents(process: Process) -> list[Any]:
 def _exchanged(process: Process) -> list[Any]:
     """What the exchange with other regions remembers."""
     replicator = process.replicator
-    links, receiver, gossip = (
-        replicator.links,
-        replicator.receiver,
-        replicator.gossip,
-    )
+    links, receiver, gossip = replicator.links, replicator.receiver, replicator.gossip
     incoming = receiver.joiner.incoming
     return [
         [_session(each) for _, each in sorted(links.sessions.items())],
@@ -497,25 +494,18 @@ def _exchanged(process: Process) -> list[Any]:
     ]
 
 
+_OF_SESSION: Final = attrgetter(
+    *("link", "stage.name", "region", "replica_id", "subscribed", "position", "credit", "window"),
+    *("full_sync_credit", "ungranted", "full_sync_ungranted", "row_sent_ms", "heard_ms", "stamp"),
+    "in_sync",
+)
+
+
 def _session(session: Any) -> list[Any]:
     outgoing = session.outgoing
     return [
-        session.link,
-        session.stage.name,
-        session.region,
-        session.replica_id,
-        session.subscribed,
-        session.position,
-        session.credit,
-        session.window,
-        session.full_sync_credit,
-        session.ungranted,
-        session.full_sync_ungranted,
-        session.row_sent_ms,
-        session.heard_ms,
-        session.stamp,
+        *_OF_SESSION(session),
         len(session.unechoed),
-        session.in_sync,
         session.choosing is not None,
         None if outgoing is None else outgoing.sent,
         sorted((region, repr(row)) for region, row in session.rows_sent.items()),
