@@ -154,9 +154,6 @@ class RegionLinks:
 
 
 # -- certificates: read again when the files change, with a warning before they expire -----------
-#
-# A program that renews certificates only has to write new files. Files that cannot be used, half
-# written ones included, change nothing: connections use the certificates that were read last.
 
 LOOK_EVERY_MS: Final = 1000.0
 

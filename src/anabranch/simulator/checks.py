@@ -126,7 +126,7 @@ class Checks:
                 other is not None
                 and other is not process
                 and other.replica.vector == vector
-                and not other.exchange.local.is_joining
+                and not other.is_joining
                 and not (other.durability.broken or process.durability.broken)
             ):
                 pair = process.machine.number, machine.number
@@ -316,7 +316,7 @@ class Checks:
             )
         if len(process.replicator.receiver.buffer):
             return f"region {number} has effects that wait for causes"
-        if process.replicator.receiver.joiner.incoming is not None:
+        if process.replicator.receiver.joiner.incoming is not None or process.is_joining:
             return f"region {number} still receives a state"
         if process.exchange.gate.is_newcomer:
             return f"region {number} takes no writes yet"

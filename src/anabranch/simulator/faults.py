@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Final
 
 from anabranch.simulator.disk import DiskFault
@@ -165,20 +164,13 @@ def _crash(run: Simulation, chance: random.Random) -> None:
 
 
 def _power(run: Simulation, chance: random.Random) -> None:
-    """Machines lose what was not synced; sometimes several at once, or one again soon."""
+    """Machines lose what was not synced; sometimes several at once."""
 
     def fail() -> None:
         for machine in chance.sample(run.machines, chance.choice([1, 1, 1, 2])):
             if machine.process is not None:
                 machine.lose_power()
                 run.timeline.after(chance.choice([10, 300, 2000, 6000]), machine.start)
-                if chance.random() < 0.3:
-                    run.timeline.after(6000 + chance.random() * 1500, partial(again, machine))
-
-    def again(machine: Machine) -> None:
-        if run.is_breaking and machine.process is not None:
-            machine.lose_power()
-            run.timeline.after(10, machine.start)
 
     def remember() -> None:
         machine = chance.choice(run.machines)
@@ -334,7 +326,7 @@ def _membership(run: Simulation, chance: random.Random) -> None:
     if len(run.machines) > 2 and chance.random() < 0.5:
         last.stop()
         last.lose_disk()
-        run.timeline.after(chance.random() * run.breaking_ms, last.start)
+        run.timeline.after(chance.random() * run.breaking_ms / 2, last.start)
 
     def lose() -> None:
         machine = chance.choice(run.machines)
@@ -366,15 +358,50 @@ def _membership(run: Simulation, chance: random.Random) -> None:
     def remove() -> None:
         machine, by = chance.sample(run.machines, 2)
         # The remaining regions must know the cluster, or there is none any more.
-        if run.is_breaking and len(_running_members(run)) == len(run.members()) > 2:
+        if len(_running_members(run)) == len(run.members()) > 2 and run.is_breaking:
             run.remove(machine, by)
+        elif run.is_breaking:
+            run.timeline.after(100, remove)
 
     if chance.random() < 0.5:
-        run.timeline.after(chance.random() * run.breaking_ms, lose)
-    if chance.random() < 0.4:
-        run.timeline.after(chance.random() * run.breaking_ms, remove)
-    if len(run.machines) > 2 and absence.random() < 0.3:
-        run.timeline.after(absence.random() * run.breaking_ms, lose_before_one_that_knows_less)
+        run.timeline.after(chance.random() * run.breaking_ms / 2, lose)
+    if chance.random() < 0.6:
+        run.timeline.after(chance.random() * run.breaking_ms / 2, remove)
+    if len(run.machines) > 2 and absence.random() < 0.6:
+        run.timeline.after(absence.random() * run.breaking_ms / 2, lose_before_one_that_knows_less)
+
+
+def _interruption(run: Simulation, chance: random.Random) -> None:
+    """Some full syncs are interrupted: the link ends, or the process, or the power fails.
+
+    Most full syncs begin when the other faults are over, so this goes on until all regions agree.
+    """
+    left = chance.choice([1, 2, 4])
+
+    def look() -> None:
+        nonlocal left
+        if not left or run.has_agreed:
+            return
+        for machine in run.machines:
+            if left and machine.process is not None and chance.random() < 0.5:
+                left -= interrupt(machine, machine.process)
+        run.timeline.after(chance.expovariate(1 / 20), look)
+
+    def interrupt(machine: Machine, process: Process) -> bool:
+        incoming = process.replicator.receiver.joiner.incoming
+        end = None if incoming is None else process.wire.ends.get(incoming.session.link)
+        if end is not None and chance.random() < 0.5:
+            run.network.lose(end)
+        elif incoming is not None:
+            machine.kill()
+        elif process.has_unsynced_join:
+            machine.lose_power()
+        else:
+            return False
+        run.timeline.after(10, machine.start)
+        return True
+
+    look()
 
 
 def _impostor(run: Simulation, chance: random.Random) -> None:
@@ -455,6 +482,7 @@ FAULTS: Final[dict[str, Callable[[Simulation, random.Random], None]]] = {
     "memory": _memory,
     "rot": _rot,
     "membership": _membership,
+    "interruption": _interruption,
     "impostor": _impostor,
     "limits": _limits,
     "slices": _slices,

@@ -55,6 +55,9 @@ WORK_MS: Final = (0.3, 1, 2, 5, 30)
 LATE_MS: Final = (0, 1, 5, 50)
 """The range of the delay of a timer."""
 
+TURN_MS: Final = (0, 1, 5, 50)
+"""The range of the delay of a turn for unfinished work."""
+
 _COUNTED: Final = {
     "relay": "relay used",
     "joined": "full sync joined",
@@ -173,6 +176,7 @@ class Process:
         self._unread: deque[tuple[int, bytes]] = deque()
         """Frames that have arrived while a full sync is joined."""
         self.began_ms = machine.timeline.now_ms
+        self._turns = random.Random(f"{machine.number}/{machine.starts}/turns")
         self._snapshots = 0  # count of finished snapshots that were recorded
         self.has_ended = True  # until the start is complete
         self._recovered_id = 0  # the replica ID that recovery has found
@@ -225,6 +229,16 @@ class Process:
     def own_number(self) -> int:
         """The number of the last own effect."""
         return self.replica.vector.get(self.replica.own, 0)
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether a full sync is being joined, so that a part of the data is not yet there."""
+        return self.exchange.local.is_joining
+
+    @property
+    def is_as_logged(self) -> bool:
+        """Whether a recovery from the log would find the data as they are."""
+        return not (self.durability.is_behind or self.is_joining)
 
     # -- events -------------------------------------------------------------------------------
 
@@ -309,8 +323,9 @@ class Process:
             scheduler.end(began_ns)
 
     def _ask_for_turn(self) -> None:
-        """Run another turn after all other events of this moment."""
-        self.machine.timeline.after(0, lambda: self.happen(self._run_turn))
+        """Run another turn soon: what arrives until then finds unfinished work."""
+        wait_ms = self._turns.choice(TURN_MS)
+        self.machine.timeline.after(wait_ms, lambda: self.happen(self._run_turn))
 
     def _run_turn(self) -> None:
         self.machine.record.reached["turn for unfinished work"] += 1
@@ -368,6 +383,12 @@ class Process:
 
     # -- the end ------------------------------------------------------------------------------
 
+    @property
+    def has_unsynced_join(self) -> bool:
+        """Whether it has joined a full sync, and its disk does not know that for sure."""
+        joined = [joined_at(name) for name in self.machine.disk.names()]
+        return any(at is not None and at >= self.log.synced for at in joined)
+
     def _count_join(self, ended: str) -> None:
         """Count a full sync that was in progress when the link or the process ended."""
         incoming = self.replicator.receiver.joiner.incoming
@@ -379,8 +400,7 @@ class Process:
     def end(self, *, silently: bool) -> None:
         """The process has ended, by a kill or by a failure of its machine."""
         self._count_join("process")
-        joined = [joined_at(name) for name in self.machine.disk.names()]
-        if silently and any(at is not None and at >= self.log.synced for at in joined):
+        if silently and self.has_unsynced_join:
             self.machine.record.reached["full sync: power failed before it was on the disk"] += 1
         self.has_ended = True
         self.machine.network.vanish(self.wire, silently=silently)
@@ -508,7 +528,7 @@ class Machine:
         process.end(silently=False)
         self._written.clear()
         self._synced = process.log.synced
-        if not process.durability.is_behind:
+        if process.is_as_logged:
             self._whole = looking.everything(process.region.keyspace)
 
     def lose_power(self) -> None:
@@ -580,7 +600,7 @@ class Machine:
 
     def record_position(self, process: Process) -> None:
         """Record the data of the region at the present end of its log."""
-        if not process.durability.is_behind:
+        if process.is_as_logged:
             self._written.append((process.log.end, looking.everything(process.region.keyspace)))
 
     def pause(self, ms: float) -> None:

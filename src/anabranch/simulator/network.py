@@ -191,10 +191,11 @@ class Network:
         self._next += 1
         return End(self._next, wire)
 
-    def _lose(self, end: End, line: Line) -> None:
+    def lose(self, end: End) -> None:
         """End a connection with loss of frames."""
         other = end.other
         assert other is not None
+        line = self.line(end.wire.region, other.wire.region)
         sides = [end, other]
         if self._chance.random() < line.half_open:
             sides = self._chance.choice([[end], [other], []])
@@ -222,7 +223,7 @@ class Network:
             head = sent_batch(frame[HEAD_BYTES:])
             self.on_batch(head.replica_id, head.last)
         if self._chance.random() < line.loss:
-            self._lose(end, line)
+            self.lose(end)
             return
         if self._chance.random() < line.flip:
             at = self._chance.randrange(4, len(frame))
@@ -304,7 +305,7 @@ class Network:
                     continue
                 held, other.held = other.held, []
                 if self._chance.random() < 0.3:
-                    self._lose(other, self.line(source, target))
+                    self.lose(other)
                     continue
                 for frame in held:
                     self.carry(other, frame)

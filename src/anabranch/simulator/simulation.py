@@ -124,6 +124,8 @@ class Simulation:
             self.chance("workload"), self.chance("moves"), self.chance("registers")
         )
         self.is_breaking = False
+        self.has_agreed = False
+        """Whether all regions have agreed after the faults."""
         self.on_progress: Callable[[Simulation], None] = lambda _: None
         """Called at intervals during the faults."""
         self.commands = 0
@@ -245,6 +247,7 @@ class Simulation:
         self.record.say("", "everything is healed")
         self._plan.heal(self)
         self._agree()
+        self.has_agreed = True
 
     def _look(self) -> None:
         processes = self._processes()
@@ -336,11 +339,14 @@ class Simulation:
         if process is not None and not machine.is_removed:
             process.happen(lambda: self._act(process))
             self._drop_readings()
+        self._count_joins()
         self.timeline.after(
             self._clients.expovariate(1 / self._interval_ms), lambda: self._client(machine)
         )
 
     def _act(self, process: Process) -> None:
+        if process.is_joining:  # the checks compare the data before and after a command
+            return
         if process.machine.cuts_work and self._dumps.random() < DUMP_SHARE:
             # The requests below run before the DUMP continues.
             is_cut = process.dumper.dump(self._dumps.choice(self.work.keys))
@@ -405,7 +411,7 @@ class Simulation:
 
     def _has_changed(self, process: Process) -> None:
         runs = any(machine.process is process for machine in self.machines)
-        if runs and not process.exchange.local.is_joining:
+        if runs and not process.is_joining:
             self.checks.changed(process)
 
     def _observe(self) -> None:
@@ -425,9 +431,9 @@ class Simulation:
             level = min(process.replicator.gossip.feature_levels().values())
             reached["feature level raised"] += level > self._levels.get(process, level)
             self._levels[process] = level
-        self._count_joins()
         process = self._clients.choice(self.machines).process  # a broken log records no effects
-        if process and not process.durability.broken and self._clients.random() < 0.1:
+        is_whole = process and not (process.durability.broken or process.is_joining)
+        if process and is_whole and self._clients.random() < 0.1:
             self.checks.compare_with_formulas(process)
         self.timeline.after(STEP_MS, self._observe)
 

@@ -31,7 +31,7 @@ from anabranch.simulator.machine import Process
 from anabranch.stream.groups.group import Group
 from anabranch.stream.stream import Stream
 
-MOVING_SHARE: Final = 0.2
+MOVING_SHARE: Final = 0.4
 """The share of runs in which streams are copied, dumped and restored continuously."""
 
 SMALL_SHARE: Final = 0.15
@@ -40,8 +40,11 @@ SMALL_SHARE: Final = 0.15
 SMALL_KEYS: Final = (b"s1", b"s2", b"m1", b"l1")
 """The keys of these, under which streams are made now and then."""
 
-MOVED_SHARE: Final = 0.3
+MOVED_SHARE: Final = 0.2
 """The share of such commands in these runs."""
+
+LATE_SHARE: Final = 0.5
+"""Their share while a group must still deliver an entry before its cursor, which is soon over."""
 
 Words = list[bytes]
 
@@ -132,8 +135,11 @@ class Workload:
 
     def command(self, process: Process) -> Words:
         """The next command of a client in a region."""
-        if self.moves and self._moving.random() < MOVED_SHARE:
-            return self._move(process)
+        if self.moves:
+            streams = looking.streams(process.region.keyspace).items()
+            late = sorted(key for key, stream in streams if has_late(stream))
+            if self._moving.random() < (LATE_SHARE if late else MOVED_SHARE):
+                return self._move(process, late)
         mix = self._mix
         keys = self.keys
         if self.has_small and self._small.random() < 0.5:
@@ -143,12 +149,15 @@ class Workload:
             pass
         return words
 
-    def _move(self, process: Process) -> Words:
-        """COPY, DUMP, or RESTORE of a payload, mostly of another region."""
+    def _move(self, process: Process, late: list[bytes]) -> Words:
+        """COPY, DUMP, or RESTORE of a payload, mostly of another region.
+
+        ``late`` are keys with a group that must still deliver an entry before its cursor.
+        """
         moving = self._moving
         streams = looking.streams(process.region.keyspace).items()
         busy = [key for key, stream in streams if is_busy(stream)]
-        key = moving.choice(sorted(busy) or self.keys)
+        key = moving.choice(late or sorted(busy) or self.keys)
         target = moving.choice(self.keys)
         dice = moving.random()
         if dice < 0.4 or (dice < 0.7 and not self.payloads):
@@ -265,10 +274,15 @@ _SEVERAL: Final = frozenset(
 )
 
 
+def has_late(stream: Stream) -> bool:
+    """Whether a group must still deliver an entry before its cursor."""
+    groups = stream.groups.values()
+    return any(next(each.progress.late(stream.logs), None) for each in groups)
+
+
 def is_busy(stream: Stream) -> bool:
     """Whether the cursor of some group says little."""
-    groups = stream.groups.values()
-    return any(each.pending.count or next(each.progress.late(stream.logs), None) for each in groups)
+    return any(each.pending.count for each in stream.groups.values()) or has_late(stream)
 
 
 _MIX: Final = """

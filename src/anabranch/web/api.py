@@ -25,7 +25,8 @@ from anabranch.web.answers import Problem, as_json, bad, number_of, plain, shown
 from anabranch.web.conversation import Conversation, ErrorReply
 from anabranch.web.identity import Viewer, identify, may_see
 from anabranch.web.slices import in_slices
-from anabranch.web.survey import StreamRow, StreamSurvey, keep
+from anabranch.web.stream_metrics import keep
+from anabranch.web.survey import StreamRow, StreamSurvey
 
 BODY_BYTES_MAX: Final = 1024 * 1024
 ANSWER_S: Final = 10.0

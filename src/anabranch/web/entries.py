@@ -22,6 +22,7 @@ from anabranch.stream.stream import Stream
 from anabranch.web.answers import as_json, bad, number_of, place_of, shown_bytes
 from anabranch.web.conversation import REPLY_BYTES_MAX, Conversation, ErrorReply, TooLarge
 from anabranch.web.identity import identify, may_see, require
+from anabranch.web.stream_metrics import find_stream
 
 SHOWN_MAX: Final = 200
 """The most entries of one answer."""
@@ -80,12 +81,6 @@ def wanted_of(request: Request) -> Wanted:
         None if value is None else value.encode("utf-8", "surrogatepass"),
         match == "part",
     )
-
-
-def find_stream(region: Region, db: int, key: bytes) -> Stream | None:
-    """The stream at a key; None if there is none."""
-    value = region.keyspace.databases[db].values.get(key)
-    return value if type(value) is Stream else None
 
 
 def described_entry(stream: Stream | None, entry_id: int, fields: list[Any]) -> dict[str, Any]:
@@ -170,7 +165,7 @@ class Walk:
     async def _read(self, at: int, missing: int, *, newest_first: bool) -> int | None:
         """Read some entries; returns where the next read begins, or None at the end."""
         low, high = (MIN_ID, at) if newest_first else (at, MAX_ID)
-        stream = find_stream(self._region, self._db, self._key)
+        stream = find_stream(self._region.keyspace, self._db, self._key)
         most = missing if self._wanted == Wanted() else READ_ENTRIES
         count, first_id, first_size = fitting(
             stream, low, high, min(most, READ_ENTRIES), READ_BYTES, newest_first=newest_first
@@ -258,7 +253,7 @@ class EntryParts:
         finally:
             conversation.close()
         if may_see(region, viewer.user)(key):
-            stream = find_stream(region, db, key)
+            stream = find_stream(region.keyspace, db, key)
             part["length"] = 0 if stream is None else stream.length
         return as_json(part)
 

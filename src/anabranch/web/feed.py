@@ -28,7 +28,8 @@ from anabranch.web.entries import wanted_of
 from anabranch.web.identity import Viewer, identify, may_run, may_see, require
 from anabranch.web.slices import Streamed, in_slices
 from anabranch.web.status import applied, status
-from anabranch.web.survey import StreamSurvey, keep
+from anabranch.web.stream_metrics import keep
+from anabranch.web.survey import StreamSurvey
 from anabranch.web.watch import Watch
 
 BEAT_S: Final = 0.25

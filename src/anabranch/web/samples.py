@@ -8,9 +8,11 @@ the scrape a long collection.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any, Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.exposition import generate_latest
 
 from anabranch.scheduling import Steps
@@ -49,7 +51,7 @@ class Samples:
     def __init__(self) -> None:
         self._tables: dict[tuple[str, ...], _Table] = {}
         self._table_of: dict[str, _Table] = {}
-        self._histograms: dict[str, list[_HistogramCollector]] = {}
+        self._histograms: dict[str, list[HistogramMetricFamily]] = {}
         for row in METRICS:
             if row.kind == "histogram":
                 self._histograms[row.name] = []
@@ -79,7 +81,9 @@ class Samples:
     ) -> None:
         """Add a histogram: how many values are up to each bound, and the sum of all values."""
         row = next(each for each in METRICS if each.name == name)
-        self._histograms[name].append(_HistogramCollector(row, labels, buckets, total))
+        family = HistogramMetricFamily(PREFIX + name, row.meaning, labels=row.labels)
+        family.add_metric(labels, buckets, total)
+        self._histograms[name].append(family)
 
     def written(self) -> Steps[list[bytes]]:
         """Their text in chunks of moderate size; frees the samples."""
@@ -104,56 +108,27 @@ class Samples:
         """The text of one family in short pieces; without samples there is none."""
         is_first = True
         for piece in self._pieces(row):
-            if piece.is_empty:
+            if not piece.samples:
                 yield b""
                 continue
-            text: bytes = generate_latest(piece)  # type: ignore[arg-type]
+            # A registry is all that has a list of families to collect.
+            text: bytes = generate_latest(SimpleNamespace(collect=[piece].copy))  # type: ignore[arg-type]
             # The lines of HELP and TYPE stand before the first piece only.
             yield text if is_first else text.split(b"\n", 2)[2]
             is_first = False
 
-    def _pieces(self, row: Metric) -> Iterator[_SampleCollector | _HistogramCollector]:
+    def _pieces(self, row: Metric) -> Iterator[MetricFamily]:
+        """Families of prometheus-client, each with some of the samples."""
         if row.kind == "histogram":
             yield from self._histograms[row.name]
             return
         table = self._table_of[row.name]
-        for start in range(0, len(table.values[row.name]), SAMPLES_PER_STEP):
-            yield _SampleCollector(row, table, start)
-
-
-class _HistogramCollector:
-    """A collector of one histogram, for prometheus-client."""
-
-    is_empty = False
-
-    def __init__(
-        self, row: Metric, labels: tuple[str, ...], buckets: list[tuple[str, float]], total: float
-    ) -> None:
-        self._family = HistogramMetricFamily(PREFIX + row.name, row.meaning, labels=row.labels)
-        self._family.add_metric(labels, buckets, total)
-
-    def collect(self) -> Iterator[Any]:
-        """The one family of this collector, as prometheus-client asks for it."""
-        yield self._family
-
-
-class _SampleCollector:
-    """A collector of some samples of one family, for prometheus-client."""
-
-    def __init__(self, row: Metric, table: _Table, start: int) -> None:
         kind = CounterMetricFamily if row.kind == "counter" else GaugeMetricFamily
-        self._family = kind(PREFIX + row.name, row.meaning, labels=row.labels)
-        rows = slice(start, start + SAMPLES_PER_STEP)
-        labels = [column[rows] for column in table.labels]
-        for number, value in enumerate(table.values[row.name][rows]):
-            if value is not None:
-                self._family.add_metric([column[number] for column in labels], value)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there are no samples."""
-        return not self._family.samples
-
-    def collect(self) -> Iterator[Any]:
-        """The one family of this collector, as prometheus-client asks for it."""
-        yield self._family
+        for start in range(0, len(table.values[row.name]), SAMPLES_PER_STEP):
+            family = kind(PREFIX + row.name, row.meaning, labels=row.labels)
+            rows = slice(start, start + SAMPLES_PER_STEP)
+            labels = [column[rows] for column in table.labels]
+            for number, value in enumerate(table.values[row.name][rows]):
+                if value is not None:
+                    family.add_metric([column[number] for column in labels], value)
+            yield family

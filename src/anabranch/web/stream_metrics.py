@@ -6,7 +6,7 @@ import hashlib
 import heapq
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.scheduling import Steps
@@ -69,6 +69,12 @@ def pages(keyspace: Keyspace) -> Iterator[list[tuple[int, bytes, Stream]]]:
             ]
 
 
+def find_stream(keyspace: Keyspace, db: int, key: bytes) -> Stream | None:
+    """The stream at a key; None if there is none."""
+    value = keyspace.databases[db].values.get(key)
+    return value if type(value) is Stream else None
+
+
 def largest(
     keyspace: Keyspace, most: int, may_see: Callable[[bytes], bool]
 ) -> Steps[tuple[list[bytes], int]]:
@@ -78,20 +84,23 @@ def largest(
     the interpreter does not visit them. The order of the streams has no meaning.
     """
     heap: list[bytes] = []
-    left_out = 0
+    count = 0
     for page in pages(keyspace):
         for db, key, stream in page:
             if may_see(key):
                 place = db.to_bytes(_DB_BYTES, "big") + key
-                item = stream.length.to_bytes(_LENGTH_BYTES, "big") + place
-                if len(heap) < most:
-                    heapq.heappush(heap, item)
-                else:
-                    left_out += 1
-                    if heap and item > heap[0]:
-                        heapq.heapreplace(heap, item)
+                keep(heap, stream.length.to_bytes(_LENGTH_BYTES, "big") + place, most)
+                count += 1
         yield
-    return heap, left_out
+    return heap, count - len(heap)
+
+
+def keep(heap: list[Any], item: Any, most: int) -> None:
+    """Keep the largest items, ``most`` of them."""
+    if len(heap) < most:
+        heapq.heappush(heap, item)
+    elif heap and item > heap[0]:
+        heapq.heapreplace(heap, item)
 
 
 def collect(
@@ -107,8 +116,8 @@ def collect(
     for item in chosen:
         db = int.from_bytes(item[_LENGTH_BYTES : _LENGTH_BYTES + _DB_BYTES], "big")
         key = item[_LENGTH_BYTES + _DB_BYTES :]
-        stream = keyspace.databases[db].values.get(key)
-        if type(stream) is not Stream:
+        stream = find_stream(keyspace, db, key)
+        if stream is None:
             continue
         labels = (str(db), shown(key))
         add(labels, _of_stream(stream, now_ms()))

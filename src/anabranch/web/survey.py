@@ -7,7 +7,6 @@ much later as keeps surveys below 0.5 % of a core. Without an open page there is
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from itertools import islice
@@ -24,7 +23,7 @@ from anabranch.stream.groups.group import Group
 from anabranch.stream.stream import Stream
 from anabranch.web.answers import shown_name
 from anabranch.web.slices import Spent, in_slices
-from anabranch.web.stream_metrics import pages, real_window_ms
+from anabranch.web.stream_metrics import find_stream, keep, pages, real_window_ms
 
 EVERY_S: Final = 2.0
 SHARE: Final = 200
@@ -110,11 +109,11 @@ class StreamSurvey:
     # -- one survey ---------------------------------------------------------------------------
 
     def _steps(self) -> Steps[None]:
-        now_s = monotonic()
+        keyspace, now_s = self._region.keyspace, monotonic()
         now_ms = self._region.clock.now_us() // 1000
         heaviest: list[tuple[int, int, bytes]] = []
         fullest: list[tuple[int, int, bytes, bytes]] = []
-        for page in pages(self._region.keyspace):
+        for page in pages(keyspace):
             yield
             for db, key, stream in page:
                 self.rows.put(self._row(db, key, stream, now_s, now_ms))
@@ -126,23 +125,19 @@ class StreamSurvey:
         yield from self.rows.forget_before(now_s)
         memory: dict[tuple[int, bytes], dict[str, int]] = {}
         for _, db, key in heaviest:
-            if (heavy := self._stream(db, key)) is not None:
+            if (heavy := find_stream(keyspace, db, key)) is not None:
                 memory[db, key] = stream_parts(heavy)
             yield
         self.memory = memory
         heat = []
         for _, db, key, name in sorted(fullest, reverse=True):
-            found = self._stream(db, key)
+            found = find_stream(keyspace, db, key)
             group_found = None if found is None else found.groups.get(name)
             if group_found is not None:
                 row = yield from _heat(db, key, name, group_found, now_ms)
                 heat.append(row)
         self.heat = heat
         self.count += 1
-
-    def _stream(self, db: int, key: bytes) -> Stream | None:
-        value: Any = self._region.keyspace.databases[db].values.get(key)
-        return value if hasattr(value, "groups") else None
 
     def _row(self, db: int, key: bytes, stream: Stream, now_s: float, now_ms: int) -> StreamRow:
         groups = list(islice(stream.groups.values(), GROUPS_MAX))
@@ -193,14 +188,6 @@ def _regions(stream: Stream) -> int:
         if log.next_position:
             found |= 1 << region_of(replica_id)
     return found
-
-
-def keep(heap: list[Any], item: Any, most: int) -> None:
-    """Keep the largest items."""
-    if len(heap) < most:
-        heapq.heappush(heap, item)
-    elif item > heap[0]:
-        heapq.heapreplace(heap, item)
 
 
 def _heat(db: int, key: bytes, name: bytes, group: Group, now_ms: int) -> Steps[dict[str, Any]]:

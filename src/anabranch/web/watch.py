@@ -18,8 +18,9 @@ from anabranch.stream.groups.group import Group
 from anabranch.stream.stream import Stream
 from anabranch.web.answers import shown_bytes, shown_name
 from anabranch.web.conversation import REPLY_BYTES_MAX, Conversation, ErrorReply, TooLarge
-from anabranch.web.entries import Wanted, described_entry, find_stream, fitting
+from anabranch.web.entries import Wanted, described_entry, fitting
 from anabranch.web.identity import Viewer, may_run, may_see
+from anabranch.web.stream_metrics import find_stream
 
 FIRST: Final = 150
 """Entries that are shown at first."""
@@ -119,7 +120,7 @@ class Watch:
         return found
 
     def _stream(self) -> Stream | None:
-        return find_stream(self._region, self._db, self._key)
+        return find_stream(self._region.keyspace, self._db, self._key)
 
     def _entry(self, stream: Stream | None, entry_id: int, fields: list[bytes]) -> dict[str, Any]:
         first = fields[: 2 * FIELDS_MAX]

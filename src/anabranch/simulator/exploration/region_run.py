@@ -28,6 +28,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from xxhash import xxh3_64_intdigest, xxh3_128_digest
@@ -356,7 +357,7 @@ class RegionRun:
     def check_formulas(self) -> None:
         """Compare the data with what the formulas compute from the applied effects."""
         process = self.machine.process
-        if process is not None and not process.exchange.local.is_joining:
+        if process is not None and not process.is_joining:
             self.checks.compare_with_formulas(process)
             if self._knows_tags:
                 check_answers(process, self.record, self._world.keys)
@@ -408,7 +409,7 @@ class RegionRun:
             former=self._former,
             is_young=self._timeline.now_ms - process.began_ms < ANSWER_MS,
             visible=_digest(looking.equal(process.region.keyspace)),
-            is_comparable=not process.exchange.local.is_joining and not process.durability.broken,
+            is_comparable=not process.is_joining and not process.durability.broken,
             leftover=self.checks.leftover(process) or "",
             unsynced=unsynced,
         )
@@ -467,11 +468,7 @@ def _contents(process: Process) -> list[Any]:
 def _exchanged(process: Process) -> list[Any]:
     """What the exchange with other regions remembers."""
     replicator = process.replicator
-    links, receiver, gossip = (
-        replicator.links,
-        replicator.receiver,
-        replicator.gossip,
-    )
+    links, receiver, gossip = replicator.links, replicator.receiver, replicator.gossip
     incoming = receiver.joiner.incoming
     return [
         [_session(each) for _, each in sorted(links.sessions.items())],
@@ -497,25 +494,18 @@ def _exchanged(process: Process) -> list[Any]:
     ]
 
 
+_OF_SESSION: Final = attrgetter(
+    *("link", "stage.name", "region", "replica_id", "subscribed", "position", "credit", "window"),
+    *("full_sync_credit", "ungranted", "full_sync_ungranted", "row_sent_ms", "heard_ms", "stamp"),
+    "in_sync",
+)
+
+
 def _session(session: Any) -> list[Any]:
     outgoing = session.outgoing
     return [
-        session.link,
-        session.stage.name,
-        session.region,
-        session.replica_id,
-        session.subscribed,
-        session.position,
-        session.credit,
-        session.window,
-        session.full_sync_credit,
-        session.ungranted,
-        session.full_sync_ungranted,
-        session.row_sent_ms,
-        session.heard_ms,
-        session.stamp,
+        *_OF_SESSION(session),
         len(session.unechoed),
-        session.in_sync,
         session.choosing is not None,
         None if outgoing is None else outgoing.sent,
         sorted((region, repr(row)) for region, row in session.rows_sent.items()),
