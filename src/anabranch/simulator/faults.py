@@ -279,7 +279,7 @@ def _make_room(machine: Machine) -> None:
 
 
 def _rot(run: Simulation, chance: random.Random) -> None:
-    """One bit of a log flips on a disk; perhaps also one of the last bits after a kill."""
+    """One bit of a log flips on a disk, and one or two of the last bits after kills."""
     end_chance = run.chance("rot at the end")
 
     def rot() -> None:
@@ -301,7 +301,7 @@ def _rot(run: Simulation, chance: random.Random) -> None:
         run.timeline.after(end_chance.choice([10, 300]), machine.start)
 
     run.timeline.after(chance.random() * run.breaking_ms, rot)
-    if end_chance.random() < 0.5:
+    for _ in range(end_chance.choice([1, 2])):
         run.timeline.after(end_chance.random() * run.breaking_ms, rot_end)
 
 

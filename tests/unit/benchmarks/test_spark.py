@@ -17,7 +17,7 @@ from tests.support.streams import Streams
 
 def test_every_measurement_has_a_name_of_its_own() -> None:
     names = [each.name for each in catalogue()]
-    assert len(set(names)) == len(names) == 17
+    assert len(set(names)) == len(names) == 18
 
 
 def test_a_payload_is_the_rows_that_xadd_gets() -> None:
