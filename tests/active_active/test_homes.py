@@ -9,10 +9,12 @@ from typing import Any
 import hiredis
 import pytest
 
+from anabranch.commands.extensions import renewing
 from anabranch.effects import apply_homes, kinds
 from anabranch.effects.acknowledging import GroupPlace
 from anabranch.keyspace import policies as policies_module
 from anabranch.region.leases import Leasing
+from anabranch.scheduling import SLICE_NS
 from anabranch.simulator.exploration.search import Search
 from anabranch.simulator.exploration.worlds import world_named
 from anabranch.stream import entry_id
@@ -177,6 +179,21 @@ def test_a_move_takes_what_is_pending_along() -> None:
     assert [row[0] for row in eu.do("XPENDING", "s", "g", "-", "+", 9)] == [b"3-1", b"4-1"]
     assert read(eu) == []
     assert shown(eu)["epoch"] == shown(us)["epoch"] == 2
+
+
+def test_a_renewal_in_slices_ends_when_the_group_is_handed_over(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(renewing, "_AT_ONCE", 1)
+    _mesh, eu, _us = begun()
+    read(eu, "COUNT", 4)
+    region = eu.region
+    region.scheduler.drive(lambda: None)
+    eu.clock.tick_ns = SLICE_NS
+    session = region.open_session("127.0.0.1:50000", "127.0.0.1:6379")
+    region.execute(session, [b"AB.RENEW s g c 1h".split()])
+    assert session.sliced is not None
+    assert eu.do("AB.HOME", "MOVE", "s", "GROUP", "g", "r2") == b"OK"
+    region.scheduler.run_turn()
+    assert b"".join(session.outbox).startswith(b"-HOMED r1 ")
 
 
 def given_up() -> tuple[Mesh, Node, Node]:

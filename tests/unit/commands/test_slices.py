@@ -213,6 +213,12 @@ def test_many_entries_are_renewed_in_slices(region: Driven) -> None:
     region.check()
 
 
+def test_a_renewal_in_slices_ends_with_its_group(region: Driven) -> None:
+    session = region.begin("AB.RENEW", "s", "g", "alice", "1h")
+    region.do("XGROUP", "DESTROY", "s", "g", session=region.other)
+    assert "NOGROUP" in str(region.end(session))
+
+
 def test_the_lags_of_many_groups_are_told_in_slices(region: Driven) -> None:
     for number in range(100, 401):
         region.do("XGROUP", "CREATE", "s", f"h{number}", 0)

@@ -16,7 +16,6 @@ from anabranch.errors import CommandError
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import MAX_ID, MIN_ID, text
 from anabranch.stream.groups.policy import TIME
-from anabranch.stream.stream import Stream
 
 _AT_ONCE: Final = 200
 """Entries that are renewed in one step: a millisecond."""
@@ -66,13 +65,23 @@ def _renewed(
     found: set[int] = set()
     for region, pending in list(consumer.pending.items()):
         start = MIN_ID
-        while start <= MAX_ID and whose.group.consumers.get(consumer.name) is consumer:
+        while start <= MAX_ID and _has(ctx, whose, consumer):
             some, upto = pending.some_between(start, MAX_ID, _AT_ONCE)
             start = upto + 1
             _renew(ctx, whose, consumer, ahead_ms, [(region, entry) for entry in some])
             found.update(entry.entry_id for entry in some)
             yield
     return [ctx.reply(list(map(text, sorted(found))))]
+
+
+def _has(ctx: Context, whose: GroupPlace, consumer: Consumer) -> bool:
+    """Whether the group still has the consumer, in a later step.
+
+    Raises CommandError if the group is gone, or another region delivers it now.
+    """
+    _, group = stream_and_group(ctx, whose.key, whose.name)
+    check_home(ctx, whose.key, whose.name, group)
+    return group.consumers.get(consumer.name) is consumer
 
 
 def _renew(
@@ -82,11 +91,8 @@ def _renew(
     ahead_ms: int,
     entries: list[tuple[int, PendingEntry]],
 ) -> None:
-    """Renew entries, each with its replica ID, unless the group is gone."""
-    stream = ctx.keyspace.databases[whose.db].values.get(whose.key)
-    if not entries or type(stream) is not Stream:
-        return
-    if stream.groups.get(whose.name) is not whose.group:
+    """Renew entries of a group, each with its replica ID."""
+    if not entries:
         return
     at_ms, policed = ctx.now_ms, whose.group.policed
     if policed is not None and policed.policy.lease.mode == TIME:
