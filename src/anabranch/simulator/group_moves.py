@@ -71,9 +71,9 @@ class MoveChecks:
     def _group_states(self, process: Process, key: bytes) -> _GroupStates | None:
         """The progress of all groups of a key.
 
-        None if it cannot be compared: entries with equal IDs, or an entry that was acknowledged
-        under a creation of the group that is gone. This region does not deliver that entry again,
-        others do, and a copy may take it either way.
+        None if it cannot be compared: entries with equal IDs, of which one that is pending may be
+        deleted, or an entry that was acknowledged under a creation of the group that is gone. This
+        region does not deliver that entry again, others do, and a copy may take it either way.
         """
         stream = self._work.stream(process, key)
         if stream is None or looking.is_over(stream, process.exchange.wall_ms()):
@@ -87,6 +87,13 @@ class MoveChecks:
             rows = process.inspect([b"XPENDING", key, name, b"-", b"+", b"100000"])
             pending = frozenset((entry_id, owner, count) for entry_id, owner, _, count in rows)
             if ids.total() > len(ids) or len({entry_id for entry_id, *_ in rows}) < len(rows):
+                return None
+            held = stream.groups[name].pending
+            if any(
+                replica_id != entry.dot[0]
+                for entry in entries
+                for replica_id, _ in held.with_id(entry.entry_id)
+            ):
                 return None
             alive = set(stream.groups[name].shared.creations)
             under = self._record.acknowledged_under
