@@ -55,6 +55,8 @@ class MoveChecks:
     def dump(self, process: Process, words: list[bytes]) -> Any:
         """Run DUMP; clients keep some payloads."""
         before = self._group_states(process, words[1])
+        if self._has_equal_ids(process, words[1]):
+            before = None
         reply = process.do(words)
         if isinstance(reply, bytes):
             self._dumped[reply] = before
@@ -71,9 +73,9 @@ class MoveChecks:
     def _group_states(self, process: Process, key: bytes) -> _GroupStates | None:
         """The progress of all groups of a key.
 
-        None if it cannot be compared: entries with equal IDs, of which one that is pending may be
-        deleted, or an entry that was acknowledged under a creation of the group that is gone. This
-        region does not deliver that entry again, others do, and a copy may take it either way.
+        None if it cannot be compared: entries with equal IDs, or an entry that was acknowledged
+        under a creation of the group that is gone. This region does not deliver that entry again,
+        others do, and a copy may take it either way.
         """
         stream = self._work.stream(process, key)
         if stream is None or looking.is_over(stream, process.exchange.wall_ms()):
@@ -88,13 +90,6 @@ class MoveChecks:
             pending = frozenset((entry_id, owner, count) for entry_id, owner, _, count in rows)
             if ids.total() > len(ids) or len({entry_id for entry_id, *_ in rows}) < len(rows):
                 return None
-            held = stream.groups[name].pending
-            if any(
-                replica_id != entry.dot[0]
-                for entry in entries
-                for replica_id, _ in held.with_id(entry.entry_id)
-            ):
-                return None
             alive = set(stream.groups[name].shared.creations)
             under = self._record.acknowledged_under
             settled = (under.get((key, name, entry.dot)) for entry in entries)
@@ -105,6 +100,19 @@ class MoveChecks:
                 facts[b"last-delivered-id"], facts[b"lag"], pending, done, free
             )
         return found
+
+    def _has_equal_ids(self, process: Process, key: bytes) -> bool:
+        """Whether a group has a pending entry that is deleted, and a live one has its ID.
+
+        A payload names pending entries by their IDs, so it can hold one of the two.
+        """
+        stream = self._work.stream(process, key)
+        return stream is not None and any(
+            replica_id != entry.dot[0]
+            for entry in looking.entries(stream)
+            for group in stream.groups.values()
+            for replica_id, _ in group.pending.with_id(entry.entry_id)
+        )
 
     def _settled(
         self, process: Process, key: bytes, name: bytes

@@ -148,10 +148,12 @@ class RunRecord:
         gone_after = max(after, self.left.get(replica_id, 0))
         lost = [dot for dot in self._contents if dot[0] == replica_id and dot[1] > after]
         self.has_lost = self.has_lost or bool(lost)
-        gone = [dot for dot in lost if dot[1] > gone_after]
+        gone = {dot for dot in lost if dot[1] > gone_after}
         for dot in gone:
             del self._contents[dot]
         self.history.drop_after(replica_id, gone_after)
+        for place in [each for each in self.acknowledged_under if each[2] in gone]:
+            del self.acknowledged_under[place]  # its number is given again
 
     def excuse(self, replica_id: int, upto: int) -> None:
         """Confirmed effects after these numbers may be lost, as ``appendfsync`` permits."""
