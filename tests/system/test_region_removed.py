@@ -204,7 +204,7 @@ def test_a_region_that_joins_anew_passes_its_former_removal(tmp_path: Path) -> N
             wait_until(has(there, 10_000), "it has all entries")
             there.xadd("s", {"by": "us"})
         wait_until(has(client, 10_001), "its writes arrive")
-        assert states(client) == {"us": "in_sync"}
+        wait_until(are(client, "in_sync", 1), "both have what the other had when they met")
     assert '"region.removed"' not in us.log_text()
 
 
