@@ -52,6 +52,9 @@ HOST: Final = "sim"
 WORK_MS: Final = (0.3, 1, 2, 5, 30)
 """The range of the duration of a sync or of a write of a snapshot."""
 
+QUICK_WORK_MS: Final = (0.3,)
+"""The same of a disk that is always quick: the process soon syncs without a thread."""
+
 LATE_MS: Final = (0, 1, 5, 50)
 """The range of the delay of a timer."""
 

@@ -29,7 +29,9 @@ from anabranch.simulator.machine import (
     DIGEST_INTERVAL_MS,
     HOST,
     NEW_LEVEL,
+    QUICK_WORK_MS,
     RESTART_MS,
+    WORK_MS,
     Machine,
     Process,
 )
@@ -176,6 +178,7 @@ class Simulation:
         )
         machine.keeps_log = "limits" not in self.faults and "membership" not in self.faults
         machine.cuts_work = "slices" in self.faults
+        machine.work_ms = self.chance(f"disk of {number}").choice([WORK_MS, QUICK_WORK_MS])
         machine.on_refused = self._refused
         machine.others = partial(self._others, machine)
         if "crash" in self.faults:

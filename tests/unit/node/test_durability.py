@@ -10,6 +10,8 @@ import asyncio
 import errno
 import random
 import struct
+import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import cast
@@ -105,6 +107,114 @@ async def test_a_pipeline_is_one_turn_and_one_sync(world: World) -> None:
         assert await client.reply() == b"%d-0" % number
     assert len([name for name in world.disk.synced if name.startswith("log-")]) == 1
     assert len(logged_turns(world)) == 1
+
+
+class Syncs:
+    """Whether each sync of the log ran in the event loop."""
+
+    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.in_loop: list[bool] = []
+        self.least_s = 0.0
+        self._begin, self._loop_thread = world.disk.begin_sync, threading.get_ident()
+        self._durability = world.server.durability
+        monkeypatch.setattr(world.disk, "begin_sync", self._note)
+
+    def all_were_quick(self) -> None:
+        """Have the server take the disk for a quick one."""
+        self._durability._quick_syncs = durability.QUICK_SYNCS_MIN
+
+    def _note(self, name: str) -> None:
+        if name.startswith("log-"):
+            self.in_loop.append(threading.get_ident() == self._loop_thread)
+        end = time.monotonic() + self.least_s
+        while time.monotonic() < end:
+            pass
+        self._begin(name)
+
+
+@pytest.fixture
+async def syncs(world: World, monkeypatch: pytest.MonkeyPatch) -> Syncs:
+    await world.start()
+    return Syncs(world, monkeypatch)
+
+
+async def test_a_little_wakes_no_thread_while_the_disk_is_quick(world: World, syncs: Syncs) -> None:
+    (client,) = await world.clients(1)
+    assert await client.do("INCR n") == 1
+    syncs.all_were_quick()
+    assert await client.do("INCR n") == 2
+    assert world.server.durability.synced == world.server.durability.position
+    assert syncs.in_loop == [False, True]
+    syncs.all_were_quick()
+    syncs.least_s = durability.QUICK_SYNC_S
+    assert await client.do("INCR n") == 3
+    syncs.least_s = 0.0
+    assert await client.do("INCR n") == 4
+    assert syncs.in_loop == [False, True, True, False], "one sync was slow"
+    world.check_recovery()
+
+
+async def test_many_syncs_must_have_been_quick(world: World, syncs: Syncs) -> None:
+    (client,) = await world.clients(1)
+    for number in range(1, durability.QUICK_SYNCS_MIN + 1):
+        assert await client.do("INCR n") == number
+    assert not any(syncs.in_loop)
+
+
+async def test_much_data_wakes_the_thread(world: World, syncs: Syncs) -> None:
+    (client,) = await world.clients(1)
+    assert await client.do("INCR n") == 1
+    syncs.all_were_quick()
+    assert await client.do("SET large " + random.Random(1).randbytes(5000).hex()) == b"OK"
+    assert syncs.in_loop == [False, False]
+
+
+async def test_clients_of_one_turn_share_a_sync_without_a_thread(
+    world: World, syncs: Syncs
+) -> None:
+    clients = await world.clients(5)
+    assert await clients[0].do("INCR n") == 1
+    for _ in range(2):  # at first one of them may be taken for alone
+        syncs.all_were_quick()
+        for client in clients:
+            client.send("INCR n")
+        replies = {await client.reply() for client in clients}
+    assert replies == set(range(7, 12))
+    assert syncs.in_loop[0] is False
+    assert syncs.in_loop[-1] is True
+    assert len(syncs.in_loop) < 1 + 2 * len(clients)
+
+
+async def test_a_sync_without_a_thread_answers_all_who_wait(world: World, syncs: Syncs) -> None:
+    client, blocked, waiting = await world.clients(3)
+    blocked.send("XREAD BLOCK 0 STREAMS s $")
+    assert await client.do("XADD s 1-0 f v") == b"1-0"
+    assert await blocked.reply() == [[b"s", [[b"1-0", [b"f", b"v"]]]]]
+    blocked.send("XREAD BLOCK 0 STREAMS s $")
+    await turns()
+    syncs.all_were_quick()
+    assert await client.do("XADD s 2-0 f v") == b"2-0"
+    assert await blocked.reply() == [[b"s", [[b"2-0", [b"f", b"v"]]]]]
+    syncs.all_were_quick()
+    client.send("SET k v", "WAITAOF 1 0 0")
+    assert [await client.reply() for _ in range(2)] == [b"OK", [1, 0]]
+    assert await waiting.do("WAITAOF 1 0 0") == [1, 0]
+
+
+async def test_who_waits_for_a_failed_sync_without_a_thread_is_cut_off(
+    world: World, syncs: Syncs
+) -> None:
+    client, other = await world.clients(2)
+    assert await client.do("SET k 1") == b"OK"
+    syncs.all_were_quick()
+    world.disk.faults = [DiskFault("sync", errno.EIO)]
+    client.send("SET k 2", "GET k")
+    assert await client.is_closed()
+    assert syncs.in_loop == [False, True]
+    assert world.server.durability.broken
+    assert "MISCONF" in str(await other.do("SET k 3"))
+    assert "MISCONF" in str(await other.do("GET k"))
+    assert world.keys_on_disk() == {b"k"}
 
 
 async def test_replies_do_not_wait_for_work_that_is_left_over(world: World) -> None:
