@@ -56,7 +56,7 @@ SYNC_SLOW_S: Final = 2.0
 QUICK_SYNC_S: Final = 0.001
 """A sync that takes less is quick."""
 
-QUICK_SYNCS_MIN: Final = 64
+QUICK_SYNCS_MIN: Final = 16
 """After so many quick syncs in a row no thread is woken for a little, until one is not quick."""
 
 LITTLE_BYTES: Final = 4096
