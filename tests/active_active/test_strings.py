@@ -108,6 +108,21 @@ def test_what_was_seen_of_a_counter_is_forgotten_when_all_have_it(mesh: Mesh) ->
         assert not value.shared.tombstones
 
 
+def test_what_is_forgotten_of_a_counter_does_not_change_a_digest(mesh: Mesh) -> None:
+    """Each region forgets it when it has heard from all, and a restart brings it back."""
+    eu, us, ap = mesh.nodes.values()
+    eu.do("INCR", "k")
+    settle(mesh)
+    ap.do("EXPIRE", "k", 100)
+    us.ask(("DEL", "k"), ("XADD", "k", "*", "f", "v"))
+    mesh.exchange()
+    before = [node.do("AB.DIGEST", "k") for node in (eu, us, ap)]
+    settle(mesh)
+    eu.restart()
+    after = [node.do("AB.DIGEST", "k") for node in (eu, us, ap)]
+    assert before == after == [before[0]] * 3
+
+
 def test_a_counter_of_three_regions_takes_little_more_than_alone(mesh: Mesh) -> None:
     for node in mesh.nodes.values():
         for _ in range(3):

@@ -51,17 +51,20 @@ def agreement_digest(value: Value, deadline_ms: int | None) -> int:
     return total % _MODULUS
 
 
-def _facts_beside(shared: Shared) -> Iterator[int]:
-    """Everything beside a stream that regions share, also what another value or write hides."""
-    for elements in shared.elements.values():
-        yield elements.digest
+def _facts_beside(shared: Shared) -> list[int]:
+    """Everything beside a stream that regions share, also what another value or write hides.
+
+    Counts that are not alive are no fact: each region forgets them at a time of its own.
+    """
+    facts = [elements.digest for elements in shared.elements.values()]
     for dot, (stamp_ms, data, deadlines) in shared.writes.items():
-        yield _hash("write", dot, stamp_ms, data, sorted(deadlines.items()))
+        facts.append(_hash("write", dot, stamp_ms, data, sorted(deadlines.items())))
     for replica_id, row in read_counts(shared.counts).items():
         if row.is_alive:
-            yield _hash("count", replica_id, row.number, row.amount, row.at_ms)
-    for dot, at_ms in shared.deadlines.items():
-        yield _hash("setting", dot, at_ms)
+            facts.append(_hash("count", replica_id, row.number, row.amount, row.at_ms))
+    if facts:
+        facts += [_hash("setting", dot, at_ms) for dot, at_ms in shared.deadlines.items()]
+    return facts
 
 
 def _hash(*fact: object) -> int:
