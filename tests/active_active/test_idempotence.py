@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from anabranch.config.settings import Settings
 from anabranch.effects import codec, kinds
+from anabranch.effects.prepare import _USUAL_LIMITS
 from anabranch.replication.frames import Refusal
 from anabranch.stream import stream as streams
 from anabranch.stream.shared import Tag, age_rank
@@ -605,3 +607,42 @@ def test_a_full_sync_of_a_key_that_began_anew_carries_the_new_count() -> None:
     send(one, *range(20, 23))
     mesh.send_full_sync(1, 2)
     assert _accepted(one) == _accepted(two) == 3
+
+
+def _limits(node: Node) -> list[int]:
+    names = b"idmp-duration", b"idmp-maxsize"
+    return [number_of(node, ("XINFO", "STREAM", "s"), name) for name in names]
+
+
+def test_a_stream_keeps_the_limits_that_its_region_gave_it() -> None:
+    """With other settings after a restart, or in another region, retries are the same."""
+    mesh = Mesh(2)
+    one, two = mesh.nodes.values()
+    one.do("CONFIG", "SET", "stream-idmp-maxsize", 1000, "stream-idmp-duration", 3600)
+    ids = send(one, *range(200))
+    one.do("CONFIG", "SET", "stream-idmp-maxsize", 100, "stream-idmp-duration", 100)
+    one.sync()
+    one.restart()
+    settle(mesh)
+    assert [_limits(node) for node in (one, two)] == [[3600, 1000]] * 2
+    assert send(one, *range(200)) == send(two, *range(200)) == ids
+    two.do("RENAME", "s", "t")
+    two.do("RENAME", "t", "s")
+    settle(mesh)
+    assert [_limits(node) for node in (one, two)] == [[3600, 1000]] * 2
+
+
+def test_limits_that_a_client_sets_count_more_than_those_of_a_new_stream() -> None:
+    mesh = Mesh(2, stream_idmp_maxsize=7)
+    one, two = mesh.nodes.values()
+    one.do("XADD", "s", "*", "f", "v")
+    one.do("XCFGSET", "s", "IDMP-MAXSIZE", 50)
+    two.clock.us += 1000
+    two.do("XADD", "s", "*", "f", "v")
+    settle(mesh)
+    assert [_limits(node) for node in (one, two)] == [[100, 50]] * 2
+
+
+def test_the_usual_limits_are_the_settings_of_a_server_without_any() -> None:
+    settings = Settings()
+    assert (settings.stream_idmp_duration, settings.stream_idmp_maxsize) == _USUAL_LIMITS

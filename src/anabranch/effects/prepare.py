@@ -52,6 +52,12 @@ _LONG_NAMES = (
 )
 _CANCELLED_AT_ONCE = 10_000
 _COUNTED = frozenset(("incrby", "incrbyfloat"))
+_USUAL_LIMITS = (100, 100)
+"""Of idempotent producers, in seconds and IDs, where no setting and no effect says others."""
+
+_BY_SETTINGS = 1
+"""The stamp of limits that settings give a new stream: any XCFGSET at the same time counts more."""
+
 _NO_SWAP = "ERR SWAPDB is not supported in Active-Active mode"
 
 
@@ -214,7 +220,8 @@ def _set_last_id(writer: Writer, effect: kinds.SetLastId) -> Iterator[kinds.Effe
 def _stamp(
     writer: Writer, effect: kinds.ConfigureProducers | kinds.SetPolicies
 ) -> Iterable[kinds.Effect]:
-    effect.stamp_ms = writer.replica.stamp(writer.now_ms)
+    if effect.stamp_ms != _BY_SETTINGS:
+        effect.stamp_ms = writer.replica.stamp(writer.now_ms)
     return (effect,)
 
 
@@ -658,8 +665,7 @@ def _written_again(
     surplus = entries_added - (made.entries_added if type(made) is Stream else 0)
     last_id = max(last_id, renumbering.last)
     yield kinds.SetLastId(db, key, last_id, max(surplus, 0), max_deleted_id or None)
-    settings = writer.settings
-    if limits != (settings.stream_idmp_duration, settings.stream_idmp_maxsize):
+    if not limits == _own_limits(writer) == _USUAL_LIMITS:
         yield from _stamp(writer, kinds.ConfigureProducers(db, key, *limits))
     for tag in tags:
         yield from _remember(writer, kinds.Remember(db, key, *tag))
@@ -678,11 +684,14 @@ def _written_again(
 # -- streams ----------------------------------------------------------------------------------
 
 
+def _own_limits(writer: Writer) -> tuple[int, int]:
+    """The limits of idempotent producers of new streams, by the settings of this region."""
+    return writer.settings.stream_idmp_duration, writer.settings.stream_idmp_maxsize
+
+
 def _create_alone(writer: Writer, database: Database, key: bytes) -> Stream:
-    settings = writer.settings
-    limits = settings.stream_idmp_duration, settings.stream_idmp_maxsize
     begin = database.begin_of(key)
-    writer.emit(kinds.CreateStream(database.index, key, *limits, begin))
+    writer.emit(kinds.CreateStream(database.index, key, *_own_limits(writer), begin))
     stream = database.values[key]
     assert type(stream) is Stream
     return stream
@@ -693,6 +702,9 @@ def _create_among(writer: Writer, database: Database, key: bytes) -> Stream:
     if known is not None and not known.has_only_tombstones:
         # Settings of other regions for the deleted key do not apply to the new one.
         writer.emit(kinds.Delete(database.index, key, True))
+    if (limits := _own_limits(writer)) != _USUAL_LIMITS:
+        # The settings may be others at the next start, and in other regions.
+        writer.emit(kinds.ConfigureProducers(database.index, key, *limits, _BY_SETTINGS))
     return begun_stream(writer.keyspace, database.index, key)
 
 
