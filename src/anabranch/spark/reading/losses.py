@@ -36,8 +36,9 @@ class ServerBehindError(_Missing):
     """A server has less than was read already: no option makes a query read it again."""
 
     advice = (
-        "Start the query again when the server has caught up, or read from one that has them. "
-        "Nothing is read twice; catchUpTimeout says how long to wait."
+        "Start the query again when the server has caught up, or read from one that has them; if "
+        "it never will (its disk was emptied, or it is another server), begin with a new "
+        "checkpoint. Nothing is read twice; catchUpTimeout says how long to wait."
     )
 
 
@@ -113,15 +114,11 @@ def assess(start: Vector, logs: Logs, server: ServerLogs, target: Logs | None = 
             if log is None:
                 if not cursor.at_begin:
                     found.absent.append(_absent(place))
-            elif _has_newer(region, cursor, log):
-                begin = server.locate(stream, region, log, next_id(cursor.last_id))
-                found.lost.append(
-                    f"{place}: its server was restored from an older state, or lost its newest "
-                    f"entries, and has others since: it is at {log.last_id}, and below position "
-                    f"{cursor.position} is another entry than {cursor.last_id}, up to which was "
-                    "read. What it lost was read; what has a greater ID is new"
-                )
-                jump = BatchStart(begin.position, cursor.last_id, begin.position)
+            elif _is_another(region, cursor, log) and not (
+                cursor.by_id and server.has_entry(stream, cursor.last_id)
+            ):
+                jump, lost = _of_another(stream, region, cursor, log, server)
+                found.lost.append(f"{place}: {lost}")
                 found.begins.setdefault(stream, {})[region] = jump
             elif log.end.behind(cursor) or log.incarnation < cursor.incarnation:
                 if server.is_over(region):
@@ -183,17 +180,58 @@ def _absent(place: str) -> str:
     return f"{place} is not on this server: it was deleted, or has yet to come from another region"
 
 
-def _has_newer(region: str, cursor: LogCursor, log: LogBounds) -> bool:
-    """Whether an entry that was never read is below what was read.
+def _is_another(region: str, cursor: LogCursor, log: LogBounds) -> bool:
+    """Whether this cannot be the log that was read, or goes on otherwise than that did.
 
-    IDs of a log only grow, so none below the cursor is greater than the last one that was read.
-    They may begin lower when the key was deleted, which this server may have yet to receive from
-    another region.
+    Its server was restored, or has another disk, or another server is at its address. Nothing says
+    so but the entries: in one log, IDs and positions grow together. Where a key was deleted, which
+    this server may have yet to receive from another region, IDs may begin lower.
     """
-    known = not cursor.by_id and cursor.last_id != "0-0"
-    if region:
-        known = known and log.incarnation >= cursor.incarnation
-    return known and parse_id(log.before_id) > parse_id(cursor.last_id)
+    if cursor.last_id == "0-0":
+        return False
+    last_id = parse_id(cursor.last_id)
+    if cursor.by_id:
+        if parse_id(log.last_id) <= last_id:
+            return False  # it ends below, or has nothing new
+        # What is live behind the cursor was added behind it, so everything before is gone.
+        is_behind_all = log.first_id is not None and parse_id(log.first_id) > last_id
+        return log.next < cursor.position or (is_behind_all and log.first < cursor.position)
+    if parse_id(log.before_id) > last_id and (not region or log.incarnation >= cursor.incarnation):
+        return True
+    if log.incarnation != cursor.incarnation:
+        # No deletion of a key on a server of its own spares entries.
+        return not region and cursor.incarnation < log.incarnation < cursor.position
+    if log.is_former or log.next < cursor.position:
+        return False
+    is_lower = log.left and parse_id(log.until.last_id) <= last_id
+    return bool(is_lower) or parse_id(log.last_id) < last_id
+
+
+def _of_another(
+    stream: str, region: str, cursor: LogCursor, log: LogBounds, server: ServerLogs
+) -> tuple[BatchStart, str]:
+    """Where to go on in a log that is another one than was read, and what to say about it."""
+    if cursor.by_id:
+        return BatchStart(log.first, cursor.last_id, log.first), (
+            f"it was deleted and made again, or its server was restored from an older state, or "
+            f"another server is there: {log.next} entries were ever added, and {cursor.position} "
+            f"were before {cursor.last_id}, up to which was read. What was left unread of the old "
+            "one is lost; what has a greater ID is new. To read what has a lower one, begin with a "
+            "new checkpoint"
+        )
+    if region or log.incarnation == cursor.incarnation:
+        begin = server.locate(stream, region, log, next_id(cursor.last_id)).position
+        begin = min(begin, cursor.position)
+    else:
+        begin = log.first  # no entry of it can have been read
+    skipped, before_id = server.live_below(stream, region, begin)
+    return BatchStart(begin, before_id, begin), (
+        "its server was restored from an older state, lost its newest entries, or has another "
+        f"disk, and has others since: it is at {log.last_id}, position {log.next}, and has other "
+        f"entries than those that were read up to {cursor.last_id}, position {cursor.position}. "
+        f"What it lost was read; what is from position {begin} on is new, and of the {skipped} "
+        "entries below nobody knows. To read these as well, begin with a new checkpoint"
+    )
 
 
 def _loss(

@@ -360,6 +360,16 @@ class Vector:
         jump = self.begins.get(stream, {}).get(region)
         return begin.position if jump is None else min(begin.position, jump.position)
 
+    def jumped(self, begins: Mapping[str, Mapping[str, BatchStart]], end: Vector) -> Vector:
+        """This vector behind the lost entries of logs that are read up to `end`."""
+        cursors = {stream: dict(regions) for stream, regions in self.cursors.items()}
+        for stream, some in begins.items():
+            for region, jump in some.items():
+                if (stop := end.get(stream, region)) is not None:
+                    at = LogCursor(stop.incarnation, jump.position, jump.last_id)
+                    cursors[stream][region] = at
+        return replace(self, cursors=cursors)
+
     def not_before(self, start: Vector) -> Vector:
         """This vector, with the cursors of `start` where those are further in the same log."""
         cursors = {stream: dict(regions) for stream, regions in self.cursors.items()}

@@ -7,6 +7,7 @@ one process, which keeps a connection; `read` runs in the workers of the executo
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -32,8 +33,10 @@ from anabranch.spark.reading.offsets import Logs, Vector
 from anabranch.spark.reading.partitions import Partition, cut, partition_count, partitions_of
 from anabranch.spark.reading.planner import Planner, cores
 from anabranch.spark.reading.server_logs import ServerLogs
-from anabranch.spark.runtime.logs import log_start
+from anabranch.spark.runtime.logs import audible, log_start
 from anabranch.spark.runtime.rounds import leave_imports_alone
+
+_log = logging.getLogger(__name__)
 
 
 def batch_reader(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
@@ -103,10 +106,16 @@ class BatchReader(_PartitionReader, DataSourceReader):
                 logs, options.starting_offsets, options.starting_timestamp, "earliest"
             )
             end = server.place(logs, options.ending_offsets, options.ending_timestamp, "latest")
-            if options.fail_on_data_loss:
-                assess(start, logs, server).refuse(losses=True)
+            # Where a query was may be a place of another log, or of lost entries.
+            looked = server.logs(known=start) if options.starting_offsets else logs
+            seen = assess(start, looked, server)
+            seen.refuse(losses=options.fail_on_data_loss)
+            if seen.losses:
+                audible()
+                _log.warning("%s; going on, because failOnDataLoss=false", "; ".join(seen.losses))
             removals = self._removals(server, client, start)
-        end = end.not_before(start)  # an end before the start means nothing, not everything
+        # An end before the start means nothing, not everything.
+        end = replace(end.not_before(start.jumped(seen.begins, end)), begins=seen.begins)
         # With positions, the IDs may be chosen by users; only a repeated plan knows them.
         ranges = [each if each.by_id else replace(each, upto="0-0") for each in end.ranges(start)]
         count = partition_count(options, sum(map(len, ranges)), cores())

@@ -235,6 +235,16 @@ class ServerLogs:
         """ID of the first existing entry."""
         return log.first_id if self.by_id else self._first_from(stream, region, log.first)[1]
 
+    def live_below(self, stream: str, region: str, position: int) -> tuple[int, str]:
+        """How many live entries are below a position, and the ID of the newest of them."""
+        found = self._reach(stream, region, position)
+        return found.live - found.left, found.before_id
+
+    def has_entry(self, stream: str, entry_id: str) -> bool:
+        """Whether the entry with this ID is live."""
+        words = ("XRANGE", stream_key(stream), entry_id, entry_id)
+        return bool(self._client.command(*words, repeatable=True))
+
     def _first_from(self, stream: str, region: str, position: int) -> tuple[int, str | None]:
         """The position behind the first existing entry from a position on, and its ID."""
         found = self._reach(stream, region, position)
