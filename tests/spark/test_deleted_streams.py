@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from anabranch.spark.reading.losses import DataLossError
 from tests.spark.reading import fill, talking
@@ -203,3 +203,28 @@ def test_what_was_read_is_known_when_the_server_has_forgotten_the_stream(reading
         assert read(reader, ended, newest) == [0, 1]
         with pytest.raises(DataLossError, match="made again; what was left unread"):
             reader.latestOffset(end, ReadAllAvailable())
+
+
+@pytest.mark.parametrize("is_behind", [True, False])
+def test_a_stream_made_again_in_a_run_with_a_target_is_counted(ours, reading, caplog, is_behind):  # noqa: F811
+    """The run ends where the stream was when it began; the next one has the rest."""
+    with talking(ours) as client:
+        fill(ours, "s", 10)
+        reader = reading(ours, pollTimeoutMs="1")
+        begin = reader.initialOffset()
+        at = reader.latestOffset(begin, ReadMaxRows(7) if is_behind else ReadAllAvailable())
+        rows = read(reader, begin, at)
+        reader = reading(ours, failOnDataLoss="false", pollTimeoutMs="1")
+        reader.prepareForTriggerAvailableNow()
+        fill(ours, "s", 10, first=10)
+        fill(ours, "t", 5, first=20)
+        client.rename("t", "s")
+        with caplog.at_level(logging.WARNING):
+            for _ in range(2):
+                while (newest := reader.latestOffset(at, ReadMaxRows(4))) is not at:
+                    rows += read(reader, at, newest)
+                    at = newest
+                reader = reading(ours, failOnDataLoss="false", pollTimeoutMs="1")
+                reader.prepareForTriggerAvailableNow()
+    assert sorted(rows) == [*range(7 if is_behind else 10), *range(20, 25)]
+    assert sum(int(lost) for lost, _, _ in LOST.findall(caplog.text)) == 20 - len(rows) + 5

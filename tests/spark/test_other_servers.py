@@ -128,6 +128,16 @@ def test_deletions_and_set_ids_make_no_other_server(two_servers):
         client.execute_command("XADD", "same", "3-3", "n", 6)  # lower, and in the same log
         last = reader.latestOffset(newest, ReadAllAvailable())
         assert read(reader, newest, last) == [6]
+        fill_at(server, "lower", [1, 2, 3])
+        client.execute_command("XDEL", "lower", "1-0")
+        fill_at(server, "same", [4, 5])  # lost, and their number is reported
+        lossy = reader_of(server, subscribe="same", failOnDataLoss="false", pollTimeoutMs="1")
+        lossy.prepareForTriggerAvailableNow()
+        client.rename("lower", "same")
+        found = lossy.latestOffset(last, ReadAllAvailable())
+        lossy.stop()
+        newest = reader.latestOffset(found, ReadAllAvailable())
+        assert read(reader, found, newest) == [1, 2]
     reader.stop()
 
 

@@ -129,7 +129,8 @@ def assess(start: Vector, logs: Logs, server: ServerLogs, target: Logs | None = 
                 log.is_former or not _is_at(target, stream, region, cursor)
             ):
                 begin = log.begin
-                last_id = begin.last_id if begin.by_id else cursor.last_id
+                is_same = log.incarnation == cursor.incarnation and not begin.by_id
+                last_id = cursor.last_id if is_same else begin.last_id
                 at = begin.position if begin.by_id else max(begin.position, cursor.position)
                 # What is missing behind the first entry is found when it is read: more may be
                 # trimmed until then.
@@ -201,8 +202,8 @@ def _is_another(region: str, cursor: LogCursor, log: LogBounds) -> bool:
     if log.incarnation != cursor.incarnation:
         # No deletion of a key on a server of its own spares entries.
         return not region and cursor.incarnation < log.incarnation < cursor.position
-    if log.is_former or log.next < cursor.position:
-        return False
+    if log.is_former or cursor.at_begin or log.next < cursor.position:
+        return False  # `at_begin`: the last ID is that of the former stream
     is_lower = log.left and parse_id(log.until.last_id) <= last_id
     return bool(is_lower) or parse_id(log.last_id) < last_id
 

@@ -184,9 +184,14 @@ class Planner:
                         frozen = log
                     if frozen.incarnation == end.incarnation and frozen.end.behind(end):
                         end = frozen.end
+                    again = frozen.incarnation < log.incarnation and not log.is_former
+                    if again and begin is not None:
+                        # A later run reads what was made again in this one, and reports what was
+                        # lost of the former stream behind the target.
+                        end = begin
                 if jump is not None:
                     # Entries may be lost beyond the target, too; they are reported once.
-                    behind = LogCursor(end.incarnation, jump.position, jump.last_id)
+                    behind = LogCursor(log.incarnation, jump.position, jump.last_id)
                     end = behind if end.behind(behind) else end
                 ended = log.is_former and begin is not None and begin.incarnation < end.incarnation
                 if begin is None or jump is not None or begin.behind(end) or ended:
