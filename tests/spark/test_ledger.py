@@ -309,6 +309,17 @@ def test_25000_rows_by_position_are_recognised_after_half(client: ServerClient) 
     assert (told[b"idmp-maxsize"], told[b"idmp-duration"]) == (10_000, 86_400)
 
 
+def test_other_rows_at_the_same_positions_are_refused(client: ServerClient) -> None:
+    add(client, position(), numbers(0, 1_000))
+    with pytest.raises(
+        WriteFailed, match="batch 1 of spark/q/0/0 was replayed with different rows"
+    ):
+        add(client, position(), numbers(0, 700), numbers(5_000, 5_400))
+    assert values(client)[:1_000] == names(0, 1_000)
+    client.command("XTRIM", "s", "MAXLEN", 0)
+    add(client, position(), numbers(0, 500), numbers(5_000, 5_400))  # nothing to compare with
+
+
 def test_the_next_batch_is_new_by_position(client: ServerClient) -> None:
     for batch in (1, 2):
         add(client, position(batch), numbers(0, 10))

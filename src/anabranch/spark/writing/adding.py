@@ -27,6 +27,7 @@ from anabranch.spark.connection.client import (
     facts_of,
     shown,
 )
+from anabranch.spark.reading.offsets import parse_id
 from anabranch.spark.writing.encode import EncodedRows, RowBytes, bulk, runs_by_lane
 from anabranch.spark.writing.identity import WriteFailed
 
@@ -73,6 +74,8 @@ class Marks:
         """Whether rows whose replies were lost may be sent again."""
         self.windowed = way == "position"
         """Whether the server must remember idempotent IDs."""
+        self.name = f"batch {batch} of {producer}"
+        """For messages."""
         self._producer = producer
         self._batch = batch
         self._trim = trim
@@ -112,6 +115,11 @@ def _command(key: bytes, *more: bytes) -> tuple[bytes, int]:
     return b"".join(map(bulk, words)), len(words)
 
 
+def _wire_of(fields: Sequence[bytes]) -> bytes:
+    """The fields and values of an entry as they are sent."""
+    return b"*%d\r\n" % len(fields) + b"".join(map(bulk, fields))
+
+
 # --------------------------------------------------------------------------------------- sending
 
 
@@ -123,7 +131,7 @@ class Adder:
         self._client = client
         self._marks = marks
         self._rows_max = rows_max
-        self._checked: set[bytes] = set()
+        self._checked: dict[bytes, tuple[int, int]] = {}  # the last ID of a stream at first
         self._grows: set[bytes] = set()  # streams of which all present rows were skipped
         self._waiting: MarkedRows | None = None
         self.appended = 0
@@ -138,9 +146,9 @@ class Adder:
         for run in self._marks.mark(key, rows):
             if self._marks.windowed and run.key not in self._checked:
                 self._collect()
-                found = require_window(self._client, run.key)
+                found, last_id = require_window(self._client, run.key)
                 self.memory_s = found if self.memory_s is None else min(self.memory_s, found)
-                self._checked.add(run.key)
+                self._checked[run.key] = last_id
             at = 0
             while at < len(run.commands):
                 some = run.slice(at, run.commands.reach(at, self._rows_max, _CHUNK_BYTES))
@@ -184,9 +192,13 @@ class Adder:
         if run is None:
             return
         taken: list[int] = []
+        known: list[tuple[int, bytes]] = []
+        before = self._checked.get(run.key, (0, 0))
         for number, reply in enumerate(self._replies(run)):
             if not isinstance(reply, redis.RedisError):
                 self.appended += 1
+                if self._marks.windowed and parse_id(reply.decode()) <= before:
+                    known.append((number, reply))
             elif run.rows.ids is not None and "equal or smaller" in str(reply):
                 taken.append(number)
             else:
@@ -194,9 +206,30 @@ class Adder:
                     f"stream {shown(run.key)} at {self._client.address} refused a row: "
                     f"{explained(reply)}"
                 )
+        self._require_equal(run, known)
         if taken:
             self._require_same(run, taken)
             self.known = (self.known or 0) + len(taken)
+
+    def _require_equal(self, run: MarkedRows, known: Sequence[tuple[int, bytes]]) -> None:
+        """Rows that the server has recognised, with their IDs, must be those of the first attempt.
+
+        What is trimmed or deleted since is not compared.
+        """
+        parts = list(run.rows.parts().each(0, len(run.rows))) if known else []
+        pages = self._client.ask([("XRANGE", run.key, at, at) for _, at in known]) if known else []
+        for (number, at), page in zip(known, pages, strict=True):
+            if page and parts[number] != _wire_of(page[0][1]):
+                raise WriteFailed(
+                    f"{self._marks.name} was replayed with different rows: stream "
+                    f"{shown(run.key)} has another one as {shown(at)}, from an earlier attempt or "
+                    "another run under the same name and number. Such rows are not added, and what "
+                    "follows may be there twice. Either the source changed in between, or the "
+                    "order of its rows is not fixed, or two sinks of one query, or two copies of a "
+                    "checkpoint, write to this stream. Begin with a new stream and a new "
+                    "checkpoint, and there with deterministicOrder=sort, or with a sinkId for each "
+                    "sink"
+                )
 
     def _pass(self, run: MarkedRows) -> int:
         """Skip rows that exist with their IDs; returns how many, from the first on."""
@@ -216,7 +249,7 @@ class Adder:
         parts = run.rows.parts().each(0, len(ids))
         same = 0
         for wanted, part, (found, fields) in zip(ids, parts, page, strict=False):
-            if wanted != found or part != b"*%d\r\n" % len(fields) + b"".join(map(bulk, fields)):
+            if wanted != found or part != _wire_of(fields):
                 break
             same += 1
         return same
@@ -234,11 +267,12 @@ class Adder:
                 )
 
 
-def require_window(client: ServerClient, key: bytes) -> int:
+def require_window(client: ServerClient, key: bytes) -> tuple[int, tuple[int, int]]:
     """Make the stream remember a batch for long enough, without dropping remembered IDs.
 
-    Returns for how many seconds it remembers. Settings are raised only while no producer is
-    tracked, because a change drops remembered IDs; otherwise raises `WriteFailed` with the command.
+    Returns for how many seconds it remembers, and the last ID. Settings are raised only while no
+    producer is tracked, because a change drops remembered IDs; otherwise raises `WriteFailed` with
+    the command.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -249,7 +283,7 @@ def require_window(client: ServerClient, key: bytes) -> int:
         duration, maxsize = (int(about.get(f"idmp-{name}", 0)) for name in ("duration", "maxsize"))
         if duration >= _DURATION_LEAST_S and maxsize >= _MAXSIZE:
             client.command("UNWATCH")
-            return duration
+            return duration, parse_id(about["last-generated-id"].decode())
         wanted = duration if duration >= _DURATION_LEAST_S else _DURATION_S
         change = ("XCFGSET", key, "IDMP-DURATION", wanted, "IDMP-MAXSIZE", _MAXSIZE)
         if about.get("pids-tracked", 0):
