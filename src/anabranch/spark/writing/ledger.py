@@ -308,10 +308,11 @@ class LedgerWriter:
     def _changed(self, tally: _StreamProgress, how: str) -> ChangedReplay:
         return ChangedReplay(
             f"batch {self._batch} of {tally.producer} was replayed with different rows: stream "
-            f"{shown(tally.key)} took rows of it from an earlier attempt, and {how}. Nothing is "
-            "written twice. Either the source changed in between, or the order of its rows is not "
-            "fixed, or two sinks of one query write to this stream. Begin with a new stream and a "
-            "new checkpoint, and there with deterministicOrder=sort, or with a sinkId for each sink"
+            f"{shown(tally.key)} took rows of it from an earlier attempt, and {how}. This "
+            "partition adds nothing. Either the source changed in between, or the order of its "
+            "rows is not fixed, or two sinks of one query write to this stream. Begin with a new "
+            "stream and a new checkpoint, and there with deterministicOrder=sort, or with a sinkId "
+            "for each sink"
         )
 
     def _superseded(self, tally: _StreamProgress) -> Superseded:
