@@ -272,7 +272,6 @@ def load_users(region: Region, settings: Settings) -> None:
 
     A mistake refuses to start.
     """
-    region.acl.all_channels = settings.acl_pubsub_default == "allchannels"
     try:
         if settings.aclfile:
             try:

@@ -268,7 +268,7 @@ def test_a_subscriber_goes_when_it_may_not_listen_any_more(
 
 
 def test_acl_pubsub_default(harness: Harness) -> None:
-    harness.settings.acl_pubsub_default = "allchannels"
+    harness.do("CONFIG", "SET", "acl-pubsub-default", "allchannels")
     assert line(harness) == "off sanitize-payload &* -@all"
     assert line(harness, "resetchannels", "&x", "reset") == "off sanitize-payload &* -@all"
 

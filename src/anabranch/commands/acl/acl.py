@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from anabranch.effects import kinds
 from anabranch.engine import texts
-from anabranch.engine.acl.rules import DEFAULT_USER, AclRegistry
+from anabranch.engine.acl.rules import DEFAULT_USER
 from anabranch.engine.acl.selectors import CATEGORIES, Selector
 from anabranch.engine.acl.users import User, denial_text
 from anabranch.engine.arguments import integer
@@ -81,7 +81,7 @@ def setuser(ctx: Context, args: list[bytes]) -> bytes:
     if keeps:
         _may_keep(ctx)
         ctx.server.acl.before_keeping()
-    user = _registry(ctx).setuser(args[2], args[3:])
+    user = ctx.server.acl.setuser(args[2], args[3:])
     _follow(ctx, [user])
     if keeps:
         ctx.emit(kinds.SetUser(user.name, user.text()))
@@ -108,18 +108,12 @@ def _may_keep(ctx: Context) -> None:
         raise CommandError(texts.LOADING)
 
 
-def _registry(ctx: Context) -> AclRegistry:
-    """The users; the caller will change them under the present setting."""
-    ctx.server.acl.all_channels = ctx.settings.acl_pubsub_default == "allchannels"
-    return ctx.server.acl
-
-
 def _follow(ctx: Context, changed: Iterable[User]) -> None:
     """Rules have changed: connections of these users stay if they may keep their subscriptions."""
-    known = set(changed)
+    users = set(changed)
     for session in list(ctx.server.sessions.values()):
         user = session.user
-        if user in known:
+        if user in users:
             session.refresh()
             channels = session.channels | session.shard_channels
             if not user.may_hear(channels, session.patterns):
@@ -128,9 +122,9 @@ def _follow(ctx: Context, changed: Iterable[User]) -> None:
 
 def _expel(ctx: Context, gone: Iterable[User]) -> None:
     """Close the connections of removed users."""
-    unknown = set(gone)
+    users = set(gone)
     for session in list(ctx.server.sessions.values()):
-        if session.user in unknown:
+        if session.user in users:
             session.user = None
             session.refresh()
             ctx.server.host.close(session)
@@ -142,7 +136,7 @@ def _expel(ctx: Context, gone: Iterable[User]) -> None:
 def load(ctx: Context, _args: list[bytes]) -> bytes:
     """ACL LOAD: replace all users by those of the ``aclfile``, or none if a line is wrong."""
     path = _acl_file(ctx)
-    gone = _registry(ctx).load(ctx.server.host.read_acl_file(), path)
+    gone = ctx.server.acl.load(ctx.server.host.read_acl_file(), path)
     _expel(ctx, gone)
     _follow(ctx, ctx.server.acl.users.values())
     return OK

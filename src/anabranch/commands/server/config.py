@@ -71,10 +71,6 @@ def _block_cache(ctx: Context) -> None:
     )
 
 
-def _node_limits(ctx: Context) -> None:
-    ctx.read_node_limits()
-
-
 _EFFECTS: dict[str, Callable[[Context], None]] = {
     "requirepass": _requirepass,
     "acl-pubsub-default": _acl_defaults,
@@ -84,8 +80,8 @@ _EFFECTS: dict[str, Callable[[Context], None]] = {
     "slowlog-max-argc": _slowlog,
     "latency-monitor-threshold": _latency,
     "maxmemory": _memory,
-    "stream-node-max-entries": _node_limits,
-    "stream-node-max-bytes": _node_limits,
+    "stream-node-max-entries": Context.read_node_limits,
+    "stream-node-max-bytes": Context.read_node_limits,
     "stream-compression-cache": _block_cache,
     "stream-compression-level": _block_cache,
 }
@@ -133,12 +129,11 @@ def config_set(ctx: Context, args: list[bytes]) -> bytes:
         raise CommandError(texts.SYNTAX)
     words = [arg.decode("utf-8", "surrogateescape") for arg in args[2:]]
     pairs = list(zip(words[::2], words[1::2], strict=True))
-    if ctx.in_exec and any(name.lower() == "appendonly" for name, _ in pairs):
+    names = {name.lower() for name, _ in pairs}
+    if ctx.in_exec and "appendonly" in names:
         # The log would begin or end within the transaction.
         raise _failed("appendonly", "not allowed inside a transaction")
-    if ctx.server.dispatcher.is_loading and any(
-        name.lower() in {"appendonly", "gossip-bind"} for name, _ in pairs
-    ):
+    if ctx.server.dispatcher.is_loading and names & {"appendonly", "gossip-bind"}:
         raise CommandError(texts.LOADING)
     settings = ctx.settings
     try:
