@@ -183,7 +183,7 @@ def once_too_few(patch: Patch) -> None:
 
 
 def dead_without_a_copy(patch: Patch) -> None:
-    patch.setattr(releasing, "_is_copied", lambda *_args: True)
+    patch.setattr(releasing, "_copy", lambda *_args: True)
 
 
 def copied_and_not_acknowledged(patch: Patch) -> None:

@@ -22,7 +22,7 @@ NAMES: Final[dict[str, Directive]] = {
 
 
 class Refused(ValueError):
-    """A change that is not allowed; ``name`` is the wrong argument, None if unknown."""
+    """A change that is not allowed; ``known`` says whether there is a setting ``name``."""
 
     def __init__(self, name: str, reason: str, *, known: bool = True) -> None:
         super().__init__(reason)
@@ -81,7 +81,7 @@ def change(
 
 
 def merged(settings: Settings, row: Directive, value: Any) -> Any:
-    """Complete a value that names some classes of clients only by the present values."""
+    """The new value of a setting; a limit for some classes of clients leaves those of others."""
     return {**settings.value(row.name), **value} if isinstance(value, dict) else value
 
 

@@ -75,7 +75,7 @@ def release(ctx: Context, whose: GroupPlace, rows: Sequence[Released], cause: by
 def _delayed(
     ctx: Context, whose: GroupPlace, policy: GroupPolicy, rows: list[Released], cause: bytes
 ) -> list[Released]:
-    """Released now, and looked at when the first delay may be over."""
+    """The rows as released now; the group is looked at when the first delay may be over."""
     place = LeasePlace(whose.db, whose.key, whose.name, False)
     if cause == SILENT:
         ctx.server.leases.look(place, ctx.now_ms)
@@ -101,8 +101,8 @@ def give_up(
     for entry in entries:
         region = whose.group.pending.region_of(entry)
         stops = policed.policy.halts and _has_key(whose, policed.policy, entry)
-        is_copied = stops and (policed.policy.is_halted(entry) or not _target(whose, policed))
-        if not is_copied and not _is_copied(ctx, whose, policed, entry, reason):
+        needs_copy = not stops or (_target(whose, policed) and not policed.policy.is_halted(entry))
+        if needs_copy and not _copy(ctx, whose, policed, entry, reason):
             kept.append((entry.entry_id, region, 0, entry.delivery_count))
         elif stops:
             halting.append((entry.entry_id, region, 0, MAX_DELIVERIES))
@@ -155,7 +155,7 @@ def acknowledge(ctx: Context, whose: GroupPlace, entries: list[PendingEntry]) ->
 # -- copies in dead-letter streams ------------------------------------------------------------
 
 
-def _is_copied(
+def _copy(
     ctx: Context, whose: GroupPlace, policed: Policed, entry: PendingEntry, reason: bytes
 ) -> bool:
     """Copy an entry if it has to be; False if that is impossible at present."""

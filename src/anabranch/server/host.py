@@ -93,7 +93,7 @@ class ServerHost:
         links = self._server.links
         return None if links is None or self.persistence.is_loading else links.exchange
 
-    # -- chance, time, logs -------------------------------------------------------------------
+    # -- chance, time, memory, logs -----------------------------------------------------------
 
     def random_bytes(self, count: int) -> bytes:
         """Unpredictable bytes, unless a test has set the seed."""
@@ -128,6 +128,10 @@ class ServerHost:
             assert self._machine is not None
             self._machine.collect()
             self._collected_bytes = self.machine_bytes()
+
+    def give_back_memory(self) -> None:
+        """Return unused memory to the system (MEMORY PURGE)."""
+        self._server.heap.give_back()
 
     def free_machine(self) -> None:
         """The server ends: it runs no script any more."""
@@ -185,10 +189,6 @@ class ServerHost:
         }
 
     # -- files --------------------------------------------------------------------------------
-
-    def give_back_memory(self) -> None:
-        """Return unused memory to the system (MEMORY PURGE)."""
-        self._server.heap.give_back()
 
     def rewrite_config(self, users: list[list[bytes]]) -> None:
         """Write the present settings into the configuration file."""

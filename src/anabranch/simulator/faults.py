@@ -59,6 +59,17 @@ def _every(run: Simulation, chance: random.Random) -> float:
     return run.breaking_ms / chance.choice([2, 4, 8, 16])
 
 
+def _snapshots(run: Simulation, chance: random.Random, mean_ms: float) -> None:
+    """Regions write snapshots."""
+
+    def snapshot() -> None:
+        machine = chance.choice(run.machines)
+        if machine.process is not None:
+            machine.process.happen(machine.process.begin_snapshot)
+
+    _again(run, chance, mean_ms, snapshot)
+
+
 # -- network --------------------------------------------------------------------------------------
 
 
@@ -154,13 +165,8 @@ def _crash(run: Simulation, chance: random.Random) -> None:
             machine.kill()
         run.timeline.after(chance.choice([10, 300, 2000, 6000]), machine.start)
 
-    def snapshot() -> None:
-        machine = chance.choice(run.machines)
-        if machine.process is not None:
-            machine.process.happen(machine.process.begin_snapshot)
-
     _again(run, chance, _every(run, chance), crash)
-    _again(run, chance, _every(run, chance), snapshot)
+    _snapshots(run, chance, _every(run, chance))
 
 
 def _power(run: Simulation, chance: random.Random) -> None:
@@ -232,7 +238,7 @@ def _disk(run: Simulation, chance: random.Random) -> None:
             machine.disk.free = chance.randint(0, 300)
             run.record.say(machine.number, f"has {machine.disk.free} bytes of disk left")
             run.record.reached["disk full"] += 1
-            run.timeline.after(chance.random() * 5000, lambda: _empty(machine))
+            run.timeline.after(chance.random() * 5000, lambda: _free_disk(machine))
         elif dice < 0.85:
             machine.disk.faults.append(
                 DiskFault("write", times=chance.randint(1, 4), keep=chance.randint(0, 30))
@@ -269,12 +275,12 @@ def _memory(run: Simulation, chance: random.Random) -> None:
         machine.is_full = True
         run.record.say(machine.number, "has no memory left")
         run.record.reached["memory full"] += 1
-        run.timeline.after(chance.random() * 5000, lambda: _make_room(machine))
+        run.timeline.after(chance.random() * 5000, lambda: _free_memory(machine))
 
     _again(run, chance, _every(run, chance), fill)
 
 
-def _make_room(machine: Machine) -> None:
+def _free_memory(machine: Machine) -> None:
     machine.is_full = False
 
 
@@ -305,7 +311,7 @@ def _rot(run: Simulation, chance: random.Random) -> None:
         run.timeline.after(end_chance.random() * run.breaking_ms, rot_end)
 
 
-def _empty(machine: Machine) -> None:
+def _free_disk(machine: Machine) -> None:
     machine.disk.free = None
 
 
@@ -449,13 +455,7 @@ def _running_members(run: Simulation) -> list[Machine]:
 
 def _limits(run: Simulation, chance: random.Random) -> None:
     """Limits are small: :class:`Simulation` sets them when it makes the regions."""
-
-    def snapshot() -> None:
-        machine = chance.choice(run.machines)
-        if machine.process is not None:
-            machine.process.happen(machine.process.begin_snapshot)
-
-    _again(run, chance, run.breaking_ms / 12, snapshot)
+    _snapshots(run, chance, run.breaking_ms / 12)
 
 
 def _slices(run: Simulation, chance: random.Random) -> None:
