@@ -648,6 +648,13 @@ def test_with_json_logs_everything_is_json() -> None:
     assert "standalone on 127.0.0.1" in records[1]["message"]
 
 
+def test_a_first_start_says_that_it_does_not_read_the_files_of_redis(tmp_path: Path) -> None:
+    (tmp_path / "dump.rdb").touch()
+    for is_first in (True, False):
+        with serving("--dir", str(tmp_path)) as server:
+            assert ('"files": ["dump.rdb"]' in server.log_text()) == is_first
+
+
 def test_off_a_terminal_every_line_is_json_whatever_the_level() -> None:
     with serving("--loglevel", "warning", "--io-threads", "2") as server:
         assert server.process is not None

@@ -325,6 +325,9 @@ def _announce(loaded: Loaded) -> None:
         emit("warning", "config.no_effect", count=len(idle), directives=" ".join(idle))
     if settings.maxmemory_policy != "noeviction":
         emit("warning", "maxmemory_policy.no_effect", policy=settings.maxmemory_policy)
+    strange = process.files_of_redis(settings.appenddirname)
+    if strange:
+        emit("warning", "recovery.files_of_redis", files=strange, advice="anabranch import")
     fitting = process.raise_file_limit(settings.maxclients)
     if fitting < settings.maxclients:
         emit("warning", "maxclients.lowered", wanted=settings.maxclients, possible=fitting)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from anabranch.errors import ConfigError
+from anabranch.oplog.manifest import MANIFEST
 from anabranch.server.admission import FILES_MIN, SPARE_FILES, spare_files
 from anabranch.version import IS_COMPILED, __version__
 
@@ -143,15 +144,25 @@ def enter_directory(path: str) -> None:
     try:
         os.chdir(path)
     except OSError as problem:
-        raise ConfigError(
-            f"cannot use dir '{path}': {problem.strerror}; create it or set dir"
-        ) from None
+        advice = "create it or set dir" if isinstance(problem, FileNotFoundError) else "set dir"
+        raise ConfigError(f"cannot use dir '{path}': {problem.strerror}; {advice}") from None
     if not os.access(".", os.W_OK):
         uid = os.getuid()
         raise ConfigError(
             f"dir '{Path.cwd()}' is not writable for user {uid}; "
             f"run 'chown {uid} {Path.cwd()}' or set dir"
         )
+
+
+def files_of_redis(appenddirname: str) -> list[str]:
+    """The working directory's files that Redis would load; none if this server has kept data here.
+
+    This server reads none of them.
+    """
+    own = Path(appenddirname)
+    if (own / MANIFEST).exists():
+        return []
+    return sorted(str(path) for path in (*Path().glob("*.rdb"), *own.glob("*.aof.manifest")))
 
 
 def write_pid_file(path: str) -> None:
