@@ -282,7 +282,8 @@ class Settings:
         "Number of this region in an Active-Active cluster; 0 is a server on its own.",
         immutable=True)
     region_name: str = row(Name(), "", "regions",
-        "Name of this region; region and its number unless set.", immutable=True)
+        "Name of this region, which no other member has; region and its number unless set.",
+        immutable=True)
     cluster_create: bool = row(YesNo(), "no", "regions",
         "Create a new cluster with this region, unless it belongs to one.", immutable=True)
     join: str = row(Addresses(), "", "regions",

@@ -267,6 +267,13 @@ class Handshaker:
     def _admit(self, session: PeerSession, theirs: Hello, now_ms: float) -> None:
         """Admit a region that has requested it."""
         links, local = self._links, self._local
+        for region, each in local.replica.members.items():
+            if each.name == theirs.name and region != theirs.region:
+                raise Refusal(
+                    Reason.REGION,
+                    f"region {region} has the name {each.name}: choose another region-name",
+                    ALIVE_MS,
+                )
         peer = links.peer(theirs.region)
         if peer.run_id != theirs.run_id:
             if peer.session is not None:

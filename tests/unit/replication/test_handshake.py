@@ -252,3 +252,16 @@ def test_a_stopping_region_says_goodbye() -> None:
         {"region": 2, "name": "us", "why": "this region stops"}
     ]
     assert not one.local.noted("refused")
+
+
+def test_a_newcomer_with_the_name_of_a_member_is_not_admitted() -> None:
+    world = World()
+    (one,) = world.cluster(1)
+    two = world.region(2, join=[one.address], name=NAMES[1])
+    three = world.region(3, join=[one.address])
+    world.run(5000)
+    assert sorted(one.local.replica.members) == [1, 3]
+    assert not two.local.replica.cluster_id
+    refused = (Reason.REGION, "region 1 has the name eu: choose another region-name")
+    assert refused in refusals(two)
+    assert refused not in refusals(three)
