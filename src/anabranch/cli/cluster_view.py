@@ -118,11 +118,14 @@ def lines_of(view: dict[str, Any]) -> list[str]:
     names = [each["name"] for each in view["regions"]]
     missing = view["missing"]
     if len(names) > 1 and missing:
+        silent = [name for name in names if name not in missing]
         if not any(any(row.values()) for row in missing.values()):
-            return [*lines, "", "no effects are missing anywhere"]
+            where = f"at {', '.join(missing)}; {', '.join(silent)}: not known"
+            return [*lines, "", f"no effects are missing {where if silent else 'anywhere'}"]
         rows = [["effects missing", *(f"of {name}" for name in names)]]
-        for holder, row in missing.items():
-            rows.append([f"at {holder}", *(str(row.get(name, "-")) for name in names)])
+        for holder in names:
+            row = {holder: "-"} | missing.get(holder, {})
+            rows.append([f"at {holder}", *(str(row.get(name, "?")) for name in names)])
         lines += ["", *table(rows)]
     return lines
 
