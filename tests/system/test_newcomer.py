@@ -64,6 +64,7 @@ def test_a_region_that_nobody_admits_says_so(tmp_path: Path, nobody: int) -> Non
         assert not facts["healthy"]
         assert f"waits for a member that admits it: 127.0.0.1:{gossip_port}" in facts["reason"]
         assert "Connection refused" in facts["reason"]
+        assert facts["reason"].endswith(": its log says more")
         with us.client() as client:
             assert client.call("XADD", "s", "*", "f", "v")[1].startswith(b"READONLY")
 

@@ -24,6 +24,7 @@ _CONNECTING: Final = re.compile(r"^Error -?\d+ connecting to \S+ ")
 """The text that redis-py puts before the reason of the system; the address is named anyway."""
 
 _CURES: Final = {
+    "new to its cluster": "its log says more",  # before what another region is quoted with
     "Authentication required": "give -a PASSWORD, and --user NAME, or set REDISCLI_AUTH",
     "invalid username-password pair": "check -a, --user and REDISCLI_AUTH",
     "has no permissions": "ACL SETUSER on the server allows more, --user names another user",
