@@ -241,7 +241,7 @@ def _report(killed: list[Member]) -> None:
 @_of_cluster
 @json_option()
 def status(files: ClusterFiles, as_json: bool) -> None:
-    """Say which regions run, how their links are, and how many effects are missing where."""
+    """Show regions, links, and how many effects are missing where."""
     view = view_of(files)
     _answer(view, *lines_of(view), as_json=as_json)
 
@@ -333,7 +333,7 @@ def kill(region: str, at_once: bool, files: ClusterFiles, as_json: bool) -> None
 @_of_cluster
 @json_option()
 def restart(region: str, files: ClusterFiles, as_json: bool) -> None:
-    """Start the server of a region again; one that runs is stopped before."""
+    """Stop the server of a region if it runs, and start it again."""
     member = files.member(region)
     _report(end(files, [member]))
     require_free_ports([member])

@@ -21,7 +21,7 @@ from anabranch.simulator.simulation import Outcome, Simulation
 def _faults(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
     if value == "all":
         return tuple(FAULTS)
-    names = [] if value == "none" else value.split(",")
+    names = [] if value == "none" else value.replace(" ", "").split(",")
     for name in names:
         if name not in FAULTS:
             raise click.BadParameter(f"there is no {name!r}; there are {', '.join(FAULTS)}")
@@ -58,7 +58,8 @@ def _seeds(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     default="all",
     show_default=True,
     metavar="NAMES",
-    help=f"all, none, or some of {','.join(FAULTS)}. A run has some of them, by its seed.",
+    help=f"all, none, or some, with commas between: {', '.join(FAULTS)}. "
+    "A run has some of them, by its seed.",
 )
 @click.option(
     "--exhaustive",

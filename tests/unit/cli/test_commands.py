@@ -37,6 +37,14 @@ def test_help_lists_the_sub_commands() -> None:
         assert f"  {name} " in result.stdout
 
 
+@pytest.mark.parametrize("group", ["", "cluster", "region", "spark"])
+def test_help_has_a_whole_sentence_for_each_command(group: str) -> None:
+    _, _, listed = run(*group.split(), "--help").stdout.partition("Commands:\n")
+    rows = re.findall(r"^  (\w+) +(.+)$", listed.partition("\n\n")[0], re.MULTILINE)
+    assert rows
+    assert [name for name, sentence in rows if not re.search(r"[^.]\.$", sentence)] == []
+
+
 @pytest.mark.parametrize(
     ("typed", "found"),
     [

@@ -101,10 +101,10 @@ _DRY_RUN: Final = "Report what would be done, and write nothing."
 
 @dataclass(frozen=True, slots=True)
 class ArchiveJob(_OnServer):
-    """Copy streams to Parquet files in directory LAKE, from where the last run ended.
+    """Copy what is new in streams to Parquet files in a LAKE.
 
-    It reports where it starts, and after each batch how many entries are left. The option
-    '-o maxEntriesPerTrigger=100000' limits the size of a batch.
+    It starts where the last run ended and says where that is, and after each batch how many entries
+    are left. The option '-o maxEntriesPerTrigger=100000' limits the size of a batch.
 
     Example:
       anabranch spark archive lake/ --streams orders,payments
@@ -160,11 +160,11 @@ class ArchiveJob(_OnServer):
 
 @dataclass(frozen=True, slots=True)
 class CompactJob(JobSignature):
-    """Merge the small files of a LAKE by stream and day, and remove those merged long ago.
+    """Merge small files of a LAKE, and remove those merged long ago.
 
-    Readers and 'archive' may run at the same time. It can be interrupted at any moment and run
-    again. It exits with 1 if files have changed since they were written; the files of such a day
-    are not merged.
+    Files of one stream and day are merged. Readers and 'archive' may run at the same time. The job
+    can be interrupted at any moment and run again. It exits with 1 if files have changed since they
+    were written; the files of such a day are not merged.
 
     Example:
       anabranch spark compact lake/ --target-mib 256 --retain-hours 24
@@ -182,7 +182,7 @@ class CompactJob(JobSignature):
 
 @dataclass(frozen=True, slots=True)
 class VerifyJob(JobSignature):
-    """Read all files of a LAKE again and compare them with the table's log.
+    """Read all files of a LAKE, and compare them with its log.
 
     It checks digests, counts and days, and looks for missing files, for positions without an entry
     and for positions with two entries. It exits with 1 if there is a finding.
