@@ -288,7 +288,7 @@ function showMatrix() {
   if (whole && !wasWhole) { wholeSince = state.now_ms; if (wasWhole === false) say("All regions have converged"); }
   wasWhole = whole;
   if (whole) badge($("converged"), "good", "✓ converged since " + clock(wholeSince) + (missing ? `, ${missing} under way` : ""));
-  else if (missing) badge($("converged"), "bad", "✕ apart: " + num(missing) + " effects missing");
+  else if (missing) badge($("converged"), "bad", "✕ apart: effects missing: " + num(missing));
   else badge($("converged"), "warn", "? " + (fault ? fault.name + " is " + worded(fault)[1].slice(2) : "nothing heard for " + (stale === Infinity ? "ever" : span(stale))));
   $("matrix-say").textContent = whole ? missing ? "Every region has everything but what is under way now." : "Every region has everything that any region has." : missing ? "Equal effects make equal data: regions differ until these have arrived." : `What ${silent.size ? [...silent].map(nameOf).join(" and ") : "the others"} may lack is not known at present.`;
 }
@@ -348,9 +348,9 @@ const CHART_PX = 190, wide = (id) => Math.max(240, $(id).clientWidth);
 function makeCharts() {
   const make = (id, series) => {
     $(id).replaceChildren();
-    const axis = {stroke: css("--dim"), grid: {stroke: css("--line"), width: 1}, ticks: {stroke: css("--line")}};
-    const latest = (u, v, index) => v ?? (u.data[index] || []).at(-1); /* where there is no cursor */
-    return new uPlot({width: wide(id), height: CHART_PX, cursor: {drag: {x: false, y: false}}, scales: {y: {range: (u, low, high) => [0, Math.max(1, high * 1.1)]}}, axes: [{...axis, space: 90, values: (u, v) => v.map((s) => clock(s * 1000))}, {...axis, size: 48, values: (u, v) => v.map(num)}],
+    const line = {stroke: css("--line"), width: 1}, axis = {stroke: css("--dim"), grid: line, ticks: line};
+    const latest = (u, v, index) => v ?? (u.data[index] || []).at(-1); /* without a cursor */
+    return new uPlot({width: wide(id), height: CHART_PX, cursor: {drag: {x: false}}, scales: {x: {range: (u, low) => [low && Math.min(low, samples[0].at(-1) - 60), low && samples[0].at(-1)]}, y: {range: (u, low, high) => [0, Math.max(1, high * 1.1)]}}, axes: [{...axis, space: 90, values: (u, v) => v.map((s) => clock(s * 1000))}, {...axis, size: 48, values: (u, v) => v.map((n) => n < 10 ? +n.toFixed(2) : num(n))}],
       series: [{label: "at", value: (u, v, i) => clock(latest(u, v, i) * 1000)}, ...series.map(([label, name, dash]) => ({label, stroke: css(name), width: 2, dash, points: {show: false}, value: (u, v, i) => num(latest(u, v, i))}))]}, [[]], $(id));
   };
   if (!window.uPlot) return;
@@ -359,11 +359,11 @@ function makeCharts() {
   feedCharts();
 }
 function feedCharts() {
-  if (rateChart) rateChart.setData([samples[0], samples[1], samples[2], samples[3]]);
-  if (lagChart) lagChart.setData([samples[0], samples[4], samples[5]]);
+  rateChart?.setData(samples.slice(0, 4));
+  lagChart?.setData([samples[0], ...samples.slice(4)]);
 }
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (state) { makeCharts(); drawAll(); soon(); } });
-addEventListener("resize", () => { for (const [chart, id] of [[rateChart, "rate-chart"], [lagChart, "lag-chart"]]) if (chart) chart.setSize({width: wide(id), height: CHART_PX}); });
+addEventListener("resize", () => { for (const [chart, id] of [[rateChart, "rate-chart"], [lagChart, "lag-chart"]]) chart?.setSize({width: wide(id), height: CHART_PX}); });
 /* On a narrow screen a table says that it has more columns than are to be seen. */
 const narrow = new ResizeObserver((seen) => { for (const {target} of seen) { const box = target.closest(".scroll"); box.classList.toggle("over", box.scrollWidth > box.clientWidth + 1); } });
 for (const box of document.querySelectorAll(".scroll")) {
@@ -659,7 +659,7 @@ function tail(entries) {
   while (body.rows.length > ROWS) body.deleteRow(-1);
   sayTail();
 }
-/* A few new rows come at once, a flood once a second: nobody reads it faster. */
+/* A few new rows come at once, a flood once a second. */
 function showFresh() {
   if (!fresh.length || fresh.length > 20 && performance.now() - tailedAt < 1000) return;
   tailedAt = performance.now();
