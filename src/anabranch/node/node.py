@@ -148,23 +148,31 @@ class Node:
     # -- the end ------------------------------------------------------------------------------
 
     def stop(self) -> bool:
-        """End the exchange and deliver all replies; returns whether all effects are on the disk."""
+        """End the exchange and deliver all replies; returns whether all effects are on the disk.
+
+        Where they are not, :meth:`sync_all` tries again when the clients are gone.
+        """
         self.stop_timer()
         if self.persistence.exchange is not None:
             self.persistence.exchange.stop()
         while self._flush_some():
             pass
-        return self.sync_all()
+        return self._trouble_with_syncing() is None
 
-    def sync_all(self) -> bool:
-        """Write and sync everything; False if that fails: no reply has reported the rest."""
+    def sync_all(self) -> None:
+        """Write and sync everything, or log why not: no reply has reported the rest."""
+        trouble = self._trouble_with_syncing()
+        if trouble is not None:
+            self.region.host.log("error", "oplog.unwritten_at_stop", reason=trouble.strerror)
+
+    def _trouble_with_syncing(self) -> OSError | None:
+        """Write and sync everything; what prevents that."""
         if self.persistence.is_loading:
-            return True  # nothing was changed
+            return None  # nothing was changed
         try:
             self.durability.sync_all()
         except OSError as problem:
-            self.region.host.log("error", "oplog.unwritten_at_stop", reason=problem.strerror)
-            return False
+            return problem
         if self.persistence.exchange is not None:
             self.persistence.exchange.local.notes.note_end()
-        return True
+        return None
