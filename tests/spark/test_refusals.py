@@ -61,7 +61,7 @@ def test_a_user_of_one_key_reads_and_writes_it(
         assert len(client.call("AB.LEDGER", "s")[1]) == 2
 
 
-MARKED = "+ab.offsets +xadd +xinfo +xcfgset +xgroup +watch +unwatch +multi +exec +command"
+MARKED = "+ab.offsets +xadd +xrange +xinfo +xcfgset +xgroup +watch +unwatch +multi +exec +command"
 
 
 def test_the_other_ways_to_write_and_read_need_what_the_guide_says(

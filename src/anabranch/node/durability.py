@@ -518,8 +518,8 @@ class HeldReplies:
         """
         turn = self.turn
         count = 0 if turn is None else turn.recorded.count
-        is_alone = client is self._alone and not self._this_turn
-        if count and (is_alone or count >= MANY_EFFECTS):
+        only_one = client is self._alone and not self._this_turn
+        if count and (only_one or count >= MANY_EFFECTS):
             self._commit()  # if it fails, replies in outboxes are held
             if not outbox:
                 return None
